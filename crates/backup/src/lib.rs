@@ -7,6 +7,7 @@ pub mod agent_pod;
 mod conditions;
 mod engine;
 pub mod outcome;
+pub mod restore;
 mod texts;
 
 pub use engine::{BackupEngine, ClusterSource, Engines, SnapshotSource};

@@ -448,15 +448,14 @@ pub const MUTANTS: [Mutant; 25] = [
     },
     Mutant {
         name: "starts-seed-before-restore-is-recorded",
-        description: "starts the seed as soon as its restore pod has been created: the seed has no data",
+        description: "starts the seed although no restore is recorded on its claim: its volume is empty",
         budget: FaultBudget::NONE,
         tamper_facts: |facts| {
-            let pods = facts.restore_pods.clone();
+            let restore = facts.cluster.restore.clone();
             each_claim(facts, |claim| {
-                let pod = pods.iter().find(|pod| pod.serial == claim.serial);
-                if let (Some(pod), Some(volume)) = (pod, claim.volume) {
+                if let (Some(restore), Some(volume)) = (&restore, claim.volume) {
                     claim.restored = Some(RestoredVolume {
-                        restore: pod.restore,
+                        restore: restore.id,
                         claim: claim.uid,
                         volume,
                     });
@@ -496,19 +495,24 @@ pub const MUTANTS: [Mutant; 25] = [
     },
     Mutant {
         name: "restores-beside-etcd",
-        description: "does not delete a restore pod that an operator created late, and releases it",
+        description: "starts a restore pod that an operator created late, while etcd runs on the volume",
         budget: FaultBudget {
             crashes: 1,
-            ..ONE_FAULT
+            ..FaultBudget::NONE
         },
         tamper_plan: |facts, plan| {
-            if let Some(EtcdDisruption::DeleteRestorePod { .. }) = plan.disruption {
-                plan.disruption = None;
-            }
             let held = facts.restore_pods.iter();
             let held = held.filter(|pod| pod.state == RestorePodState::Held);
-            plan.patch
-                .extend(held.map(|pod| EtcdPatch::ReleaseRestorePod { pod: pod.uid }));
+            for held in held {
+                let of = held.uid;
+                plan.disruption = plan.disruption.take().filter(|disruption| {
+                    !matches!(disruption, EtcdDisruption::DeleteRestorePod { pod, .. } if *pod == of)
+                });
+                let release = EtcdPatch::ReleaseRestorePod { pod: of };
+                if !plan.patch.contains(&release) {
+                    plan.patch.push(release);
+                }
+            }
         },
         ..RESTORE
     },

@@ -197,7 +197,7 @@ fn restore_pod((serial, pod): (&Serial, &ModelRestorePod)) -> RestorePodFacts {
             ModelRestoreState::Held => RestorePodState::Held,
             ModelRestoreState::Running => RestorePodState::Running(RestoreStep::Fetch),
             ModelRestoreState::Succeeded => RestorePodState::Succeeded,
-            ModelRestoreState::Failed => failure(RestoreStep::Restore),
+            ModelRestoreState::Failed => failure(RestoreStep::Fetch),
             ModelRestoreState::FailedToInstall => failure(RestoreStep::Install),
         },
         template_hash: Some(pod.template.uid()),

@@ -152,6 +152,7 @@ impl Reason {
             }
             Self::AsExpected => &[(Degraded, False)],
             Self::BootstrapStalled
+            | Self::RestoreFailed
             | Self::MemberDown
             | Self::NodeNotReady
             | Self::NodeCordoned

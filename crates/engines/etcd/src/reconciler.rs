@@ -11,7 +11,6 @@ use evenkeel_runtime::{
     Action, Error, EventSpec, Expectations, Explanation, Observation, ObserveFrom, Outcome, Plan,
     Reconciler, ResourceKey, SharedClock, SharedRandom, decision_log_meta,
 };
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ObjectMeta;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -19,7 +18,6 @@ use serde_json::{Value, json};
 use crate::actions::etcd_action;
 use crate::build::tls;
 use crate::decide::Etcd;
-use crate::desired::DesiredCluster;
 use crate::effective_spec::{ClusterHistory, EffectiveSpec, effective_spec};
 use crate::execute::{self, ExecuteContext, ExecuteDeps};
 use crate::facts::StuckMember;
@@ -27,8 +25,8 @@ use crate::memory::{ClusterMemory, ProbeMemory};
 use crate::names::{ENGINE, Lineage, ObjectNames};
 use crate::observe::endpoints::{member_targets, service_endpoint};
 use crate::observe::etcd::{self, ClusterQuery, EtcdState};
-use crate::observe::objects::{self, Caches, ClusterObjects, parse_identity};
-use crate::observe::source::RestoreSource;
+use crate::observe::objects::{self, Caches, ClusterObjects};
+use crate::observe::source::{RestoreSource, is_needed};
 use crate::observe::{MemberIndex, ObservedCluster};
 use crate::plan::{EtcdCreate, EtcdDisruption, EtcdPatch, EtcdWait};
 use crate::status;
@@ -44,6 +42,7 @@ pub struct EtcdReconciler {
     /// The time after which Secrets are read again.
     secrets_interval: Duration,
     memory: PerResource<ClusterMemory>,
+    agent_image: Option<String>,
 }
 
 /// Whether a query of etcd is part of a probe or of a live observation.
@@ -73,6 +72,16 @@ impl EtcdReconciler {
             storage_classes: StorageClasses::default(),
             secrets_interval,
             memory: PerResource::default(),
+            agent_image: None,
+        }
+    }
+
+    /// Sets the image of the agent, which restores backups.
+    #[must_use]
+    pub fn with_agent_image(self, agent_image: Option<String>) -> Self {
+        Self {
+            agent_image,
+            ..self
         }
     }
 
@@ -84,6 +93,7 @@ impl EtcdReconciler {
             expectations: &self.expectations,
             key,
             memory,
+            agent_image: self.agent_image.as_deref(),
         }
     }
 
@@ -134,8 +144,12 @@ impl EtcdReconciler {
             .problems(client, now, uptime, &objects.claims)
             .await;
         let lineage = Lineage(u32::try_from(self.random.u64() >> 32).unwrap_or_default());
-        let identity = objects.identity.as_ref();
-        let source = read_source(client, key, &desired, identity).await;
+        let source = match &desired.restore {
+            Some(origin) if is_needed(&objects) => {
+                Some(RestoreSource::read(client, key, origin, desired.version).await)
+            }
+            Some(_) | None => None,
+        };
         Ok(ObservedCluster {
             source,
             volume_locations,
@@ -200,21 +214,6 @@ impl EtcdReconciler {
         }
         state
     }
-}
-
-/// Reads the backup that a cluster begins with, until bootstrap is finished.
-pub(crate) async fn read_source(
-    client: &Client,
-    key: &ResourceKey,
-    desired: &DesiredCluster,
-    identity: Option<&ConfigMap>,
-) -> Option<RestoreSource> {
-    let origin = desired.restore.as_ref()?;
-    let identity = identity.and_then(|object| parse_identity(object.clone()).ok());
-    if identity.is_some_and(|(_, identity)| identity.bootstrapped) {
-        return None;
-    }
-    Some(RestoreSource::read(client, key, origin, desired.version).await)
 }
 
 /// Returns the stuck member with the time of the first of the consecutive probes that found it.

@@ -146,11 +146,13 @@ fn continue_restore(
                 return RuleResult::Block(EtcdWait::RestoreRetry(pod.serial, retry_at));
             }
             match failure.step {
-                // The directory of the seed is not empty: an earlier pod has filled it, and was
-                // deleted before that was recorded.
-                RestoreStep::Install => bootstrap::restart(view, IdentityChange::SeedLost),
-                // What these steps leave behind has another name, and the next attempt replaces it.
-                RestoreStep::Fetch | RestoreStep::Restore => delete(pod, RestorePodEnd::Failed),
+                // The next attempt replaces the file.
+                RestoreStep::Fetch => delete(pod, RestorePodEnd::Failed),
+                // These steps leave directories behind that they do not overwrite, also if the pod is
+                // deleted meanwhile: the next attempt needs a new volume.
+                RestoreStep::Restore | RestoreStep::Install => {
+                    bootstrap::restart(view, IdentityChange::SeedLost)
+                }
             }
         }
     }

@@ -8,6 +8,7 @@ mod nudge;
 mod snapshot;
 
 use evenkeel_api::{labels, quantity};
+use evenkeel_backup::agent_pod::StoreAccess;
 use evenkeel_kit::claims::{joined_on, removed_at};
 use evenkeel_kit::identity_object::{self, SPEC_KEY};
 use evenkeel_kit::pods::data_sub_path;
@@ -18,11 +19,12 @@ use serde_json::{Value, json};
 
 use crate::build::claim::claim;
 use crate::build::pod::{PodParams, pod};
+use crate::build::restore_pod::{RestorePodParams, restore_pod};
 use crate::build::{self, MemberRef, start_mode};
 use crate::decide::Etcd;
 use crate::desired::DesiredStorage;
 use crate::facts::{EtcdFacts, StartMode};
-use crate::identity::{Identity, Uid};
+use crate::identity::{Identity, RestoreOrigin, Uid};
 use crate::names::{Epoch, Serial, member_name};
 use crate::observe::member_ref;
 use crate::observe::restore::{bound_volume, restored_volume};
@@ -166,7 +168,8 @@ async fn execute_create(
             }
             let is_bootstrap_seed = *start_mode == StartMode::Held
                 && *serial == identity.seed
-                && !identity.bootstrapped;
+                && !identity.bootstrapped
+                && identity.restore.is_none();
             let params = PodParams {
                 member,
                 start: start_mode.clone(),
@@ -174,7 +177,52 @@ async fn execute_create(
             };
             create_or_relabel(context, &pod(&observed.desired, &params)?).await
         }
+        EtcdCreate::RestorePod {
+            serial,
+            epoch,
+            claim,
+            restore,
+            ..
+        } => {
+            let Some((member, _)) = member(*serial, *epoch) else {
+                return Ok(Outcome::Conflict);
+            };
+            if !is_claim_unchanged(context, member, Some(*claim)).await? {
+                return Ok(Outcome::Conflict);
+            }
+            create_restore_pod(context, member, *claim, restore).await
+        }
     }
+}
+
+/// Creates the pod that fills the volume of a seed from the backup and the store as they were observed.
+async fn create_restore_pod(
+    context: &ExecuteContext<'_>,
+    member: MemberRef,
+    claim: Uid,
+    origin: &RestoreOrigin,
+) -> Result<Outcome, Error> {
+    let source = context.observed.source.as_ref();
+    let status = source.and_then(|source| source.backup.as_ref()?.status.as_ref());
+    let store = source.and_then(|source| StoreAccess::of(&source.store.as_ref()?.spec));
+    let (Some(status), Some(store)) = (status, store) else {
+        return Ok(Outcome::Conflict);
+    };
+    let Some(agent_image) = context.agent_image else {
+        return Ok(Outcome::RetryLater(
+            "cannot restore a backup: the operator was started without --agent-image".to_owned(),
+        ));
+    };
+    let params = RestorePodParams {
+        member,
+        claim,
+        origin,
+        store: &store,
+        location: &status.location,
+        agent_image,
+    };
+    let pod = restore_pod(&context.observed.desired, &params)?;
+    context.writer.create(&pod).await
 }
 
 /// Creates an object of a member. If the object exists and only lacks the cluster's label, which a user removed, the label

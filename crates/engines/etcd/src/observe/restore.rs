@@ -2,6 +2,7 @@
 
 use evenkeel_api::labels;
 use evenkeel_archive::tasks;
+use evenkeel_backup::restore::{FETCH, INSTALL, RESTORE};
 use evenkeel_kit::objects::annotation;
 use evenkeel_kit::ownership::is_terminating;
 use evenkeel_kit::{MemberRef, claims, pods};
@@ -11,7 +12,7 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
 use super::ObservedCluster;
-use crate::build::restore_pod::{self, FETCH, INSTALL, RESTORE};
+use crate::build::restore_pod;
 use crate::facts::{
     RestoreFailure, RestorePodFacts, RestorePodState, RestoreStep, RestoredVolume,
 };

@@ -9,6 +9,7 @@ use kube::Client;
 
 use crate::facts::{SourceProblem, SourceState};
 use crate::identity::RestoreOrigin;
+use crate::observe::objects::{ClusterObjects, parse_identity};
 
 /// A `Backup` and its store, as the API has them.
 #[derive(Clone, Debug)]
@@ -21,6 +22,13 @@ pub struct RestoreSource {
     pub is_readable: bool,
     /// The version of etcd that is to read the data.
     pub version: Version,
+}
+
+/// Returns true if a backup that the spec names is read: bootstrap is not finished.
+pub fn is_needed(objects: &ClusterObjects) -> bool {
+    let identity = objects.identity.clone();
+    let identity = identity.and_then(|object| parse_identity(object).ok());
+    identity.is_none_or(|(_, identity)| !identity.bootstrapped)
 }
 
 impl RestoreSource {
