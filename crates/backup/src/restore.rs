@@ -93,7 +93,8 @@ impl RestorePod<'_> {
             (INSTALL_REQUEST, INSTALL_FILE),
         ]));
         volumes.push(agent_pod::work_volume(None));
-        volumes.push(json!({ "name": "data", "persistentVolumeClaim": { "claimName": self.claim } }));
+        volumes
+            .push(json!({ "name": "data", "persistentVolumeClaim": { "claimName": self.claim } }));
         let mut spec = agent_pod::pod_spec(self.store.service_account.as_deref());
         if let (Some(spec), Some(placement)) = (spec.as_object_mut(), self.placement.as_object()) {
             spec.extend(placement.clone());

@@ -8,7 +8,9 @@ use super::*;
 fn store() -> StoreAccess {
     StoreAccess {
         config: StoreConfig::Directory("/var/lib/evenkeel/store".into()),
-        volumes: vec![json!({ "name": "store", "persistentVolumeClaim": { "claimName": "backups" } })],
+        volumes: vec![
+            json!({ "name": "store", "persistentVolumeClaim": { "claimName": "backups" } }),
+        ],
         mounts: vec![json!({ "name": "store", "mountPath": "/var/lib/evenkeel/store" })],
         service_account: None,
     }
@@ -48,7 +50,10 @@ fn the_steps_run_in_order_and_only_the_agent_has_the_store() {
         let mut mounts = container.volume_mounts.iter().flatten();
         mounts.any(|mount| mount.name == "store")
     };
-    assert_eq!(containers.iter().map(has_store).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(
+        containers.iter().map(has_store).collect::<Vec<_>>(),
+        [true, false, true]
+    );
     let spec = pod.spec.unwrap();
     assert_eq!(spec.restart_policy.as_deref(), Some("Never"));
     assert_eq!(spec.node_selector.unwrap()["disk"], "ssd");
@@ -64,7 +69,12 @@ fn every_step_is_restricted_and_held() {
         assert_eq!(security.allow_privilege_escalation, Some(false));
         let mut mounts = container.volume_mounts.unwrap().into_iter();
         let data = mounts.find(|mount| mount.name == "data").unwrap();
-        assert_eq!(data.sub_path_expr.as_deref(), Some("$(DATA)"), "{}", container.name);
+        assert_eq!(
+            data.sub_path_expr.as_deref(),
+            Some("$(DATA)"),
+            "{}",
+            container.name
+        );
     }
 }
 
@@ -82,5 +92,8 @@ fn the_restored_directory_is_renamed_within_one_mount() {
     let Task::Fetch(fetch) = request.task else {
         panic!("{request:?}")
     };
-    assert_eq!((fetch.location.as_str(), fetch.version.as_str()), ("etcd/shop/orders/1", "3.6.16"));
+    assert_eq!(
+        (fetch.location.as_str(), fetch.version.as_str()),
+        ("etcd/shop/orders/1", "3.6.16")
+    );
 }

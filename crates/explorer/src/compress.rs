@@ -11,8 +11,7 @@ use evenkeel_etcd::names::Serial;
 
 use crate::effect::Effect;
 use crate::model::{
-    ClusterModel, FaultBudget, ModelClaim, ModelCluster, ModelPod, ModelRestorePod,
-    TemplateVariant,
+    ClusterModel, FaultBudget, ModelClaim, ModelCluster, ModelPod, ModelRestorePod, TemplateVariant,
 };
 
 /// The 128-bit hash of an encoded state. The probability that any two of 10⁹ states collide, so that one of them

@@ -222,8 +222,8 @@ fn record_restored(
     volume: Uid,
     restore: Uid,
 ) -> Result<WriteResult, RuleViolation> {
-    let claims = model.claims.iter_mut();
-    let Some((serial, claim)) = claims.into_iter().find(|(_, claim)| claim.uid == uid) else {
+    let mut claims = model.claims.iter_mut();
+    let Some((serial, claim)) = claims.find(|(_, claim)| claim.uid == uid) else {
         return Ok(WriteResult::Rejected);
     };
     let has_data = match claim.disk {

@@ -44,32 +44,32 @@ impl ClusterModel {
 
     /// Forms a cluster of one member.
     fn form_cluster(&mut self, serial: Serial, epoch: Epoch, origin: BackupNumber) {
-                let members = BTreeMap::from([(
-                    serial,
-                    ModelMember {
-                        is_learner: false,
-                        has_started: true,
-                    },
-                )]);
-                let founded = ModelCluster {
-                    epoch,
-                    origin,
-                    members,
-                    logged_change: None,
-                    identity_deleted: false,
-                    has_served_clients: false,
-                    unknown_voter: None,
-                };
-                let index = self
-                    .clusters
-                    .iter()
-                    .position(|cluster| cluster.epoch == epoch);
-                let index = index.unwrap_or_else(|| {
-                    self.clusters.push(founded.clone());
-                    self.clusters.len() - 1
-                });
-                self.clusters[index] = founded;
-                self.set_disk(serial, DiskState::written(index, serial));
+        let members = BTreeMap::from([(
+            serial,
+            ModelMember {
+                is_learner: false,
+                has_started: true,
+            },
+        )]);
+        let founded = ModelCluster {
+            epoch,
+            origin,
+            members,
+            logged_change: None,
+            identity_deleted: false,
+            has_served_clients: false,
+            unknown_voter: None,
+        };
+        let index = self
+            .clusters
+            .iter()
+            .position(|cluster| cluster.epoch == epoch);
+        let index = index.unwrap_or_else(|| {
+            self.clusters.push(founded.clone());
+            self.clusters.len() - 1
+        });
+        self.clusters[index] = founded;
+        self.set_disk(serial, DiskState::written(index, serial));
     }
 
     /// Returns the result of starting a pod's container now.
@@ -134,9 +134,10 @@ impl ClusterModel {
                 .iter()
                 .all(|cluster| cluster.epoch != epoch || !cluster.has_served_clients);
         let allowed = allowed || harmless;
-        let is_restored = self.identity.as_ref().is_some_and(|identity| {
-            identity.epoch == epoch && identity.restore.is_some()
-        });
+        let is_restored = self
+            .identity
+            .as_ref()
+            .is_some_and(|identity| identity.epoch == epoch && identity.restore.is_some());
         if is_restored {
             return Err(RuleViolation(format!(
                 "{} bootstraps an empty cluster in an epoch that begins with the data of a backup",

@@ -184,9 +184,10 @@ impl ModelEvent {
             .filter(|serial| model.needs_new_leader(**serial).is_some());
         events.extend(learners.map(|serial| Self::LeaderChanged(*serial)));
         // The containers of a Terminating pod run until they are killed.
-        let terminating = model.restore_pods.iter().filter(|(serial, pod)| {
-            pod.is_terminating && can_finish_restore(model, **serial, pod)
-        });
+        let terminating = model
+            .restore_pods
+            .iter()
+            .filter(|(serial, pod)| pod.is_terminating && can_finish_restore(model, **serial, pod));
         events.extend(terminating.map(|(serial, _)| Self::RestoreFinished(*serial)));
         if model.budget.crashes > 0 && !model.pending_writes.is_empty() {
             events.push(Self::Crash);
@@ -366,9 +367,7 @@ fn can_start_from_snapshot(model: &ClusterModel, serial: Serial) -> bool {
             Some(DiskState::Data { cluster, .. }) => usize::from(cluster),
             Some(DiskState::Restored(_) | DiskState::Empty) | None => return false,
         },
-        Ok(
-            StartResult::Exits | StartResult::Bootstraps(_) | StartResult::StartsFromBackup(..),
-        )
+        Ok(StartResult::Exits | StartResult::Bootstraps(_) | StartResult::StartsFromBackup(..))
         | Err(_) => return false,
     };
     model.has_quorum(cluster) && model.clusters[cluster].members.contains_key(&serial)

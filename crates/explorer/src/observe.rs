@@ -140,8 +140,8 @@ pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
             || !model.pods.is_empty()
             || !model.restore_pods.is_empty())
         .then_some(Some(Lineage(7)))
-            .into_iter()
-            .collect(),
+        .into_iter()
+        .collect(),
         claims: if can_list {
             Observed::Present(claims.collect())
         } else {

@@ -98,9 +98,7 @@ impl fmt::Display for ModelEvent {
                     member_label(*serial)
                 )
             }
-            Self::SourceEdited(NO_BACKUP) => {
-                f.write_str("the user removes spec.bootstrap.from")
-            }
+            Self::SourceEdited(NO_BACKUP) => f.write_str("the user removes spec.bootstrap.from"),
             Self::SourceEdited(backup) => {
                 write!(f, "the user names backup {backup} in spec.bootstrap.from")
             }

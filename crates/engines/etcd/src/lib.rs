@@ -16,6 +16,7 @@ pub mod observe;
 pub mod plan;
 pub mod preview;
 mod reconciler;
+mod restore_facts;
 pub mod status;
 pub mod versions;
 pub mod view;

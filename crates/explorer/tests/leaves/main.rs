@@ -57,15 +57,24 @@ fn the_backup_of_a_cluster_that_exists_can_be_set_changed_and_removed_without_ef
     assert!(cluster.state() == before);
     let long = "a".repeat(64);
     for backup in ["", "Nightly", "-nightly", "a.b", "a/b", &long] {
-        let answer = harness.schema.api_answer(&harness.schema.defaulted(&from(backup)), None);
+        let answer = harness
+            .schema
+            .api_answer(&harness.schema.defaulted(&from(backup)), None);
         assert!(!matches!(answer, ApiServerAnswer::Stored), "{backup:?}");
         let resource = serde_json::from_value::<EtcdCluster>(from(backup)).unwrap();
         assert!(resource.spec.validate().is_err(), "{backup:?}");
     }
-    let ephemeral = edited(&from("nightly"), "spec.storage.ephemeral", Some(&json!(true)));
+    let ephemeral = edited(
+        &from("nightly"),
+        "spec.storage.ephemeral",
+        Some(&json!(true)),
+    );
     let ephemeral = harness.schema.defaulted(&ephemeral);
     let answer = harness.schema.api_answer(&ephemeral, None);
-    assert!(matches!(&answer, ApiServerAnswer::Rejected(why) if why[0].contains("restored onto a volume")), "{answer:?}");
+    assert!(
+        matches!(&answer, ApiServerAnswer::Rejected(why) if why[0].contains("restored onto a volume")),
+        "{answer:?}"
+    );
 }
 
 #[test]

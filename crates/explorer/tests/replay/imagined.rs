@@ -104,7 +104,8 @@ impl ModelReplay {
                     self.model.disk(*serial) == Some(DiskState::Empty),
                     "the directory is not empty"
                 );
-                self.model.set_disk(*serial, DiskState::Restored(BACKUPS[0]));
+                self.model
+                    .set_disk(*serial, DiskState::Restored(BACKUPS[0]));
             }
             ReplayStep::Restore(serial) => {
                 if let Some(DiskState::Data {

@@ -355,7 +355,11 @@ impl EtcdReplay {
         self.start(source, &StartMode::Bootstrap)?;
         let until = Instant::now() + AGREEMENT_TIMEOUT;
         let put = json!({ "key": BACKUP_KEY, "value": BACKUP_KEY });
-        while self.member(source)?.call("kv/put", &put, CALL_TIMEOUT).is_err() {
+        while self
+            .member(source)?
+            .call("kv/put", &put, CALL_TIMEOUT)
+            .is_err()
+        {
             ensure!(
                 Instant::now() < until,
                 "the source of the backup does not serve\n{}",
@@ -388,7 +392,9 @@ impl EtcdReplay {
     /// Returns the revision at which the key of the backup was written, and the revision of the member.
     pub(crate) fn restored_revisions(&mut self, serial: Serial) -> Result<(u64, u64)> {
         let range = json!({ "key": BACKUP_KEY });
-        let answer = self.member(serial)?.call("kv/range", &range, CALL_TIMEOUT)?;
+        let answer = self
+            .member(serial)?
+            .call("kv/range", &range, CALL_TIMEOUT)?;
         let written = number(&answer["kvs"][0]["mod_revision"]).context("the key is missing")?;
         let revision = number(&answer["header"]["revision"]).context("no revision")?;
         Ok((written, revision))

@@ -21,7 +21,9 @@ impl EtcdAction for EtcdCreate {
                 format!("creating PersistentVolumeClaim {}", context.member(*serial))
             }
             Self::Pod { serial, .. } => format!("creating Pod {}", context.member(*serial)),
-            Self::RestorePod { serial, restore, .. } => format!(
+            Self::RestorePod {
+                serial, restore, ..
+            } => format!(
                 "creating Pod {}, which restores Backup {}",
                 context.restore_pod(*serial),
                 restore.backup
@@ -57,7 +59,9 @@ impl EtcdAction for EtcdCreate {
             Self::Pod { serial, .. } => {
                 format!("new member {} has no pod", context.member(*serial))
             }
-            Self::RestorePod { serial, restore, .. } => format!(
+            Self::RestorePod {
+                serial, restore, ..
+            } => format!(
                 "the cluster begins with the data of Backup {}, and the volume of first member {} is empty",
                 restore.backup,
                 context.member(*serial)
@@ -86,7 +90,9 @@ impl EtcdAction for EtcdCreate {
                 "PodCreated",
                 format!("Created Pod {}", member_display_name(observed, *serial)),
             ),
-            Self::RestorePod { serial, restore, .. } => normal(
+            Self::RestorePod {
+                serial, restore, ..
+            } => normal(
                 "RestoreStarted",
                 format!(
                     "Restoring Backup {} onto PersistentVolumeClaim {}",

@@ -150,9 +150,9 @@ impl EtcdAction for EtcdDisruption {
                         format!("Deleted Pod {name}: {}", why.reason()),
                     )
                 }
-                RestorePodEnd::NotNeeded
-                | RestorePodEnd::OtherVolume
-                | RestorePodEnd::Outdated => None,
+                RestorePodEnd::NotNeeded | RestorePodEnd::OtherVolume | RestorePodEnd::Outdated => {
+                    None
+                }
             },
             Self::DeleteClaim { serial, why, .. } => {
                 let name = member(serial);
@@ -202,9 +202,7 @@ impl IdentityChange {
             Self::SeedLost
             | Self::SeedStorageChanged
             | Self::SourceChanged
-            | Self::ResourceReplaced => {
-                "restarting the bootstrap with new members".to_owned()
-            }
+            | Self::ResourceReplaced => "restarting the bootstrap with new members".to_owned(),
             Self::Adopt => "adopting the existing etcd cluster".to_owned(),
             Self::Repair => format!("updating {identity}"),
         }
@@ -220,9 +218,7 @@ impl IdentityChange {
             Self::SeedStorageChanged => {
                 "spec.storage was changed before the first member had a volume"
             }
-            Self::SourceChanged => {
-                "spec.bootstrap.from was changed before bootstrap was finished"
-            }
+            Self::SourceChanged => "spec.bootstrap.from was changed before bootstrap was finished",
             Self::ResourceReplaced => {
                 "the EtcdCluster was deleted and created again before bootstrap was finished"
             }

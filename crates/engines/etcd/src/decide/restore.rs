@@ -16,9 +16,7 @@ use crate::facts::{
     SourceState,
 };
 use crate::identity::RestoreOrigin;
-use crate::plan::{
-    EtcdCreate, EtcdDisruption, EtcdPatch, EtcdWait, IdentityChange, RestorePodEnd,
-};
+use crate::plan::{EtcdCreate, EtcdDisruption, EtcdPatch, EtcdWait, IdentityChange, RestorePodEnd};
 use crate::view::ClusterView;
 
 /// The shortest time between the end of a restore pod and the next attempt.
@@ -79,7 +77,8 @@ pub(super) fn fill_seed(view: &ClusterView<'_>, origin: &RestoreOrigin) -> RuleR
         // etcd 3.5 serves silently on data that 3.6 has written (tried): the data is restored again with
         // the earlier version.
         let version = view.facts.cluster.version;
-        let is_newer = |written: Version| (written.major, written.minor) > (version.major, version.minor);
+        let is_newer =
+            |written: Version| (written.major, written.minor) > (version.major, version.minor);
         if claim.last_version.is_some_and(is_newer) {
             return bootstrap::restart(view, IdentityChange::SeedLost);
         }

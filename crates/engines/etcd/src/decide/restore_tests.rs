@@ -14,9 +14,7 @@ use crate::facts::{
 };
 use crate::identity::{Identity, RestoreOrigin, SeedStorage, Uid};
 use crate::names::{Epoch, Serial};
-use crate::plan::{
-    EtcdCreate, EtcdDisruption, EtcdPatch, EtcdWait, IdentityChange, RestorePodEnd,
-};
+use crate::plan::{EtcdCreate, EtcdDisruption, EtcdPatch, EtcdWait, IdentityChange, RestorePodEnd};
 use crate::testing::{NOW, Scene, claim_uid, pod_uid};
 use crate::view::ClusterView;
 
@@ -293,7 +291,9 @@ fn a_restored_seed_that_crashes_begins_a_new_epoch_after_a_while() {
     let plan = Etcd::decide(&facts);
     assert!(new_epoch(&plan).is_none());
     let deadline = NOW.after(facts.cluster.bootstrap_timeout);
-    assert!(matches!(plan.requeue, Requeue::At(at) if at <= deadline) || plan.requeue == Requeue::Poll);
+    assert!(
+        matches!(plan.requeue, Requeue::At(at) if at <= deadline) || plan.requeue == Requeue::Poll
+    );
     facts.now = deadline;
     assert!(new_epoch(&Etcd::decide(&facts)).is_some());
 }
@@ -359,7 +359,10 @@ fn a_backup_that_cannot_be_restored_is_named_with_its_remedy() {
     );
     let (reason, _, text) = with(SourceProblem::NewerVersion("3.7.3".to_owned()), 0);
     assert_eq!(reason, Some(Reason::RestoreFailed));
-    assert!(text.contains("is of etcd 3.7.3, and spec.version is 3.6.16."), "{text}");
+    assert!(
+        text.contains("is of etcd 3.7.3, and spec.version is 3.6.16."),
+        "{text}"
+    );
 }
 
 #[test]
@@ -373,9 +376,14 @@ fn a_permanent_failure_of_a_restore_degrades_the_cluster_at_once() {
     assert_eq!(with(true).0, None);
     let (reason, wait, text) = with(false);
     assert_eq!(reason, Some(Reason::RestoreFailed));
-    assert!(wait.ends_with(": The backup is damaged. Use another one"), "{wait}");
     assert!(
-        text.starts_with("The restore of Backup nightly has failed: The backup is damaged. Use another one."),
+        wait.ends_with(": The backup is damaged. Use another one"),
+        "{wait}"
+    );
+    assert!(
+        text.starts_with(
+            "The restore of Backup nightly has failed: The backup is damaged. Use another one."
+        ),
         "{text}"
     );
 }

@@ -7,8 +7,8 @@ use evenkeel_runtime::{
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::{Client, ResourceExt};
 use kube::runtime::reflector::Store;
+use kube::{Client, ResourceExt};
 
 use crate::identity::Identity;
 use crate::names::{ENGINE, ObjectNames};

@@ -7,15 +7,15 @@ use evenkeel_kit::objects::annotation;
 use evenkeel_kit::ownership::is_terminating;
 use evenkeel_kit::{MemberRef, claims, pods};
 use evenkeel_runtime::UnixTime;
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{
+    ContainerStateTerminated, ContainerStatus, PersistentVolumeClaim, Pod,
+};
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
 use super::ObservedCluster;
 use crate::build::restore_pod;
-use crate::facts::{
-    RestoreFailure, RestorePodFacts, RestorePodState, RestoreStep, RestoredVolume,
-};
+use crate::facts::{RestoreFailure, RestorePodFacts, RestorePodState, RestoreStep, RestoredVolume};
 use crate::identity::Uid;
 
 /// The reason of a container that the kernel killed because it used too much memory.
@@ -70,22 +70,20 @@ pub(crate) fn restored_volume(restore: Uid, claim: Uid, volume: &str) -> String 
 /// malformed annotation returns uids that match no restore, no PVC and no volume.
 pub(super) fn read_restored(claim: &PersistentVolumeClaim) -> Option<RestoredVolume> {
     let text = annotation(&claim.metadata, labels::RESTORED_VOLUME)?;
-    let mut parts = text.splitn(3, '/');
-    let mut next = || parts.next();
-    let read = || {
-        let (restore, claim, volume) = (next()?, next()?, next()?);
-        Some(RestoredVolume {
-            restore: restore.parse().ok()?,
-            claim: claim.parse().ok()?,
-            volume: Uid::of_name(volume),
-        })
-    };
-    let mut read = read;
-    Some(read().unwrap_or(RestoredVolume {
+    Some(parse_restored(text).unwrap_or(RestoredVolume {
         restore: Uid(0),
         claim: Uid(0),
         volume: Uid(0),
     }))
+}
+
+fn parse_restored(text: &str) -> Option<RestoredVolume> {
+    let mut parts = text.splitn(3, '/');
+    Some(RestoredVolume {
+        restore: parts.next()?.parse().ok()?,
+        claim: parts.next()?.parse().ok()?,
+        volume: Uid::of_name(parts.next()?),
+    })
 }
 
 /// Returns the name of the volume that a PVC is bound to, if it is the expected one.
@@ -94,7 +92,10 @@ pub(crate) fn bound_volume(claim: &PersistentVolumeClaim, volume: Uid) -> Option
 }
 
 fn state(pod: &Pod, now: UnixTime) -> RestorePodState {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
     match phase {
         Some("Succeeded") => RestorePodState::Succeeded,
         Some("Failed") => RestorePodState::Failed(failure(pod, now)),
@@ -172,10 +173,10 @@ fn failure(pod: &Pod, now: UnixTime) -> RestoreFailure {
         _ => (step != RestoreStep::Restore, last_line(message, ended)),
     };
     RestoreFailure {
-        at: ended
-            .finished_at
-            .as_ref()
-            .map_or_else(|| pods::created_at(pod, now), |at| UnixTime(at.0.as_second())),
+        at: ended.finished_at.as_ref().map_or_else(
+            || pods::created_at(pod, now),
+            |at| UnixTime(at.0.as_second()),
+        ),
         step,
         is_transient,
         message,
@@ -204,7 +205,10 @@ fn problem(pod: &Pod) -> Option<String> {
         let waiting = status.state.as_ref()?.waiting.as_ref()?;
         let reason = waiting.reason.as_deref()?;
         let is_normal = matches!(reason, "ContainerCreating" | "PodInitializing");
-        let is_held = waiting.message.as_deref().is_some_and(pods::is_held_message);
+        let is_held = waiting
+            .message
+            .as_deref()
+            .is_some_and(pods::is_held_message);
         (!is_normal && !is_held).then_some((reason, status, waiting))
     });
     let (reason, status, waiting) = waiting?;

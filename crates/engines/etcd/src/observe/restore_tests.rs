@@ -26,12 +26,16 @@ fn released(status: Value) -> Pod {
 #[test]
 fn a_restore_pod_is_held_until_its_sub_path_is_set() {
     let running = json!({ "phase": "Pending" });
-    assert_eq!(state(&pod(running.clone(), None), NOW), RestorePodState::Held);
+    assert_eq!(
+        state(&pod(running.clone(), None), NOW),
+        RestorePodState::Held
+    );
     assert_eq!(
         state(&released(running), NOW),
         RestorePodState::Running(RestoreStep::Fetch)
     );
-    let fetched = json!({ "phase": "Pending", "initContainerStatuses": [ended(FETCH, 0, "", "Completed")] });
+    let fetched =
+        json!({ "phase": "Pending", "initContainerStatuses": [ended(FETCH, 0, "", "Completed")] });
     assert_eq!(
         state(&released(fetched), NOW),
         RestorePodState::Running(RestoreStep::Restore)
@@ -80,7 +84,8 @@ fn a_failure_of_etcdutl_has_the_end_of_its_log() {
 
 #[test]
 fn a_pod_that_its_node_has_ended_is_tried_again() {
-    let status = json!({ "phase": "Failed", "reason": "Evicted", "message": "The node was low on memory." });
+    let status =
+        json!({ "phase": "Failed", "reason": "Evicted", "message": "The node was low on memory." });
     let RestorePodState::Failed(failure) = state(&released(status), NOW) else {
         panic!()
     };

@@ -117,6 +117,9 @@ impl SimulatedCluster {
 
     /// Ends the restores that run: each has a volume and succeeds.
     fn run_restores(&mut self) {
+        if self.facts.restore_pods.is_empty() {
+            return;
+        }
         let volume = self.next_uid();
         for pod in &mut self.facts.restore_pods {
             if !matches!(pod.state, RestorePodState::Running(_)) || pod.is_terminating {
@@ -137,10 +140,7 @@ impl SimulatedCluster {
         let serial = pod.serial;
         let identity = self.facts.identity.present();
         let recorded_cluster = identity.and_then(|identity| identity.cluster_id);
-        let may_form = matches!(
-            pod.start_mode,
-            StartMode::Bootstrap | StartMode::Restored
-        );
+        let may_form = matches!(pod.start_mode, StartMode::Bootstrap | StartMode::Restored);
         let forms_cluster = may_form && recorded_cluster.is_none();
         let new_member = MemberId(self.next_id());
         let new_cluster = ClusterId(self.next_id());

@@ -111,7 +111,10 @@ impl Outline {
                 serial, restore, ..
             } => {
                 let name = at.context.member(*serial);
-                let text = format!("restore Backup {} onto the volume of {name}", restore.backup);
+                let text = format!(
+                    "restore Backup {} onto the volume of {name}",
+                    restore.backup
+                );
                 let reason = "the cluster begins with its data";
                 let heading = Heading::new(StepKind::RestoreBackup, text, reason);
                 self.drafts.step(at, heading);
@@ -122,10 +125,9 @@ impl Outline {
     fn patch(&mut self, at: &Place<'_>, patch: &EtcdPatch) {
         match patch {
             EtcdPatch::SetStartMode { pod, to, .. } => match (at.pod_serial(*pod), to) {
-                (
-                    Some(serial),
-                    StartMode::Bootstrap | StartMode::Restored | StartMode::Join(_),
-                ) => self.join(at, serial),
+                (Some(serial), StartMode::Bootstrap | StartMode::Restored | StartMode::Join(_)) => {
+                    self.join(at, serial)
+                }
                 (serial, _) => self.drafts.record(at, serial),
             },
             EtcdPatch::MarkJoined { pod, .. } | EtcdPatch::RecordTemplateHash { pod, .. } => {
