@@ -9,6 +9,7 @@ mod conditions;
 mod engine;
 pub mod outcome;
 mod pod_facts;
+pub mod restore;
 pub mod schedule;
 pub mod store;
 mod texts;

@@ -18,6 +18,7 @@ pub mod observe;
 pub mod plan;
 pub mod preview;
 mod reconciler;
+mod restore_facts;
 pub mod status;
 pub mod versions;
 pub mod view;

@@ -135,6 +135,7 @@ impl Scene {
             intent: None,
             replacements: BTreeSet::new(),
             snapshotted_version: None,
+            restore: None,
             resource_uid: RESOURCE,
         };
         scene.identify(identity);
@@ -175,6 +176,8 @@ impl Scene {
             identity: None,
             identity_taken: false,
             pods: BTreeMap::new(),
+            restore_pods: BTreeMap::new(),
+            source: None,
             claims: BTreeMap::new(),
             volume_locations: BTreeMap::new(),
             misplaced: BTreeSet::new(),

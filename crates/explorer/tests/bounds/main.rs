@@ -34,6 +34,7 @@ fn explore_with_learners(
 fn explore_and_check(model: &ClusterModel) -> ExplorerReport {
     let report = explore(model, &RealDecider);
     let (members, storage, budget) = (model.desired_members, model.storage, model.budget);
+    let restore = if model.restores { "restored, " } else { "" };
     let tampering = if model.allows_tampering {
         "tampering, "
     } else {
@@ -46,7 +47,7 @@ fn explore_and_check(model: &ClusterModel) -> ExplorerReport {
         _ => edits,
     };
     println!(
-        "{members} members, {storage:?}, {tampering}{edits}{budget:?}: {} states, {} transitions, {:.1?}",
+        "{members} members, {storage:?}, {restore}{tampering}{edits}{budget:?}: {} states, {} transitions, {:.1?}",
         report.states, report.transitions, report.elapsed
     );
     let counterexample = report.counterexample.as_ref().map(ToString::to_string);
@@ -156,6 +157,33 @@ fn a_member_that_starts_from_a_snapshot_is_nudged_until_it_serves() {
         let report = explore_and_check(&run_to_quiescence(&model));
         assert!(report.decided.contains_key("nudge-member"));
     }
+}
+
+/// Explores a cluster that begins with the data of a backup.
+fn explore_restore(members: u8, budget: FaultBudget) -> ExplorerReport {
+    let model = ClusterModel::new(members, StorageKind::Persistent, 2, budget);
+    explore_and_check(&model.with_restore())
+}
+
+#[test]
+fn a_restored_member_survives_two_faults_or_a_fault_a_crash_and_an_edit() {
+    let two_faults = FaultBudget {
+        faults: 2,
+        ..ONE_FAULT
+    };
+    let one_of_each = FaultBudget {
+        crashes: 1,
+        edits: 1,
+        ..ONE_FAULT
+    };
+    for budget in [two_faults, one_of_each] {
+        explore_restore(1, budget);
+    }
+}
+
+#[test]
+fn three_restored_members_survive_a_fault() {
+    explore_restore(3, ONE_FAULT);
 }
 
 /// Explores template edits from a converged cluster; one of the templates does not start.

@@ -55,6 +55,7 @@ pub(crate) fn observation(facts: &EtcdFacts) -> ObservedCluster {
         resource,
         identity: None,
         pods: Vec::new(),
+        restore_pods: Vec::new(),
         claims: Vec::new(),
         peer_service: None,
         client_service: None,

@@ -3,6 +3,7 @@
 
 pub mod claim;
 pub mod pod;
+pub mod restore_pod;
 pub mod service;
 pub mod start_mode;
 pub mod tls;

@@ -9,7 +9,9 @@ mod leader_metrics;
 mod member_status;
 pub mod objects;
 mod pod;
+pub(crate) mod restore;
 pub mod secrets;
+pub mod source;
 mod stuck;
 pub(crate) mod unreachable;
 
@@ -31,14 +33,16 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service}
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::build::{self, service};
+use crate::build::{self, restore_pod, service};
 use crate::desired::{DesiredCluster, DesiredStorage};
 use crate::facts::{ClaimFacts, Drift, EtcdFacts, OwnedBy, OwnedObject, PodFacts, VolumeTopology};
 use crate::identity::{Identity, Uid};
 use crate::names::{Lineage, Serial, member_name, peer_url};
 use etcd::EtcdState;
 use objects::{ClusterObjects, parse_identity};
+use restore::created_at;
 use secrets::TlsState;
+use source::RestoreSource;
 
 pub use pod::has_joined;
 
@@ -60,6 +64,10 @@ pub struct ObservedCluster {
     pub identity_taken: bool,
     /// The pods of members, by uid.
     pub pods: BTreeMap<Uid, Pod>,
+    /// The pods that fill the volumes of seeds, by uid.
+    pub restore_pods: BTreeMap<Uid, Pod>,
+    /// The `Backup` that the epoch in bootstrap starts from, and its store.
+    pub source: Option<RestoreSource>,
     /// The PVCs of members, by uid.
     pub claims: BTreeMap<Uid, PersistentVolumeClaim>,
     /// The known locations of volumes, by the names of the PVCs.
@@ -152,6 +160,8 @@ impl ObservedCluster {
             desired,
             rejection,
             pods: by_uid(objects.pods),
+            restore_pods: by_uid(objects.restore_pods),
+            source: None,
             claims: by_uid(objects.claims),
             volume_locations: BTreeMap::new(),
             misplaced: BTreeSet::new(),
@@ -214,6 +224,8 @@ impl ObservedCluster {
             },
             details: self.member_details(state),
             lineages: self.lineages(),
+            restore_pods: self.restore_pod_facts(),
+            source: self.source.as_ref().map(RestoreSource::state),
             pods: Observed::Present(pods.collect()),
             claims: Observed::Present(claims.collect()),
             membership: state.membership.clone(),
@@ -249,8 +261,11 @@ impl ObservedCluster {
     fn lineages(&self) -> BTreeSet<Option<Lineage>> {
         let pods = self.pods.values().map(|pod| &pod.metadata);
         let claims = self.claims.values().map(|claim| &claim.metadata);
-        pods.chain(claims)
-            .map(|metadata| member_ref(metadata).map(|member| member.lineage))
+        let members = pods.chain(claims).map(member_ref);
+        let restore_pods = self.restore_pods.values();
+        members
+            .chain(restore_pods.map(|pod| restore_pod::member_of(&pod.metadata)))
+            .map(|member| member.map(|member| member.lineage))
             .collect()
     }
 
@@ -311,7 +326,9 @@ impl ObservedCluster {
             epoch: member.epoch,
             uid,
             volume: claims::volume_name(claim).map(Uid::of_name),
+            created_at: created_at(&claim.metadata, self.now),
             joined_on: claims::read_joined_on(claim),
+            restored: restore::read_restored(claim),
             is_terminating: is_terminating(cluster, &claim.metadata),
             topology: location.map_or(VolumeTopology::Unknown, VolumeLocation::topology),
             on_cordoned_node: self.is_on_cordoned_node(claim),

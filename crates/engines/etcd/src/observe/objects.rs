@@ -7,8 +7,8 @@ use evenkeel_runtime::{
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::Client;
 use kube::runtime::reflector::Store;
+use kube::{Client, ResourceExt};
 
 use crate::identity::Identity;
 use crate::names::{ENGINE, ObjectNames};
@@ -41,8 +41,10 @@ pub struct ClusterObjects {
     pub resource: EtcdCluster,
     /// The object with the identity's name, regardless of its owner.
     pub identity: Option<ConfigMap>,
-    /// The pods with the cluster's label.
+    /// The pods with the cluster's label, without restore pods.
     pub pods: Vec<Pod>,
+    /// The restore pods with the cluster's label.
+    pub restore_pods: Vec<Pod>,
     /// The PVCs with the cluster's label.
     pub claims: Vec<PersistentVolumeClaim>,
     /// The Service with the peer Service's name, regardless of its owner.
@@ -59,7 +61,8 @@ impl ClusterObjects {
     /// Returns a number that changes when any object changes. Changes of the resource's status do not count, and neither does
     /// the BackupSchedule, whose status changes with each backup.
     pub fn fingerprint(&self) -> u64 {
-        let pods = self.pods.iter().map(|object| &object.metadata);
+        let pods = self.pods.iter().chain(&self.restore_pods);
+        let pods = pods.map(|object| &object.metadata);
         let claims = self.claims.iter().map(|object| &object.metadata);
         let services = self.peer_service.iter().chain(&self.client_service);
         let services = services.map(|object| &object.metadata);
@@ -82,13 +85,15 @@ impl Caches {
             let service = self.services.get(key, name)?;
             Some((*service).clone())
         };
+        let (restore_pods, pods) = split_restore_pods(self.pods.owned_by(key));
         Some(ClusterObjects {
             resource: (*cache::get(&self.clusters, key, &key.name)?).clone(),
             identity: self
                 .identities
                 .get(key, &names.identity())
                 .map(|object| (*object).clone()),
-            pods: self.pods.owned_by(key),
+            pods,
+            restore_pods,
             claims: self.claims.owned_by(key),
             peer_service: service(&names.peer_service()),
             client_service: service(&names.client_service()),
@@ -149,16 +154,24 @@ pub async fn read_live_related(
         cache::read::<PodDisruptionBudget>(client, key, &pdb_name),
         cache::read::<BackupSchedule>(client, key, &schedule_name),
     )?;
+    let (restore_pods, pods) = split_restore_pods(pods);
     Ok(move |resource| ClusterObjects {
         resource,
         identity,
         pods,
+        restore_pods,
         claims,
         peer_service,
         client_service,
         pdb,
         backup_schedule,
     })
+}
+
+/// Returns the restore pods and the pods of members.
+fn split_restore_pods(pods: Vec<Pod>) -> (Vec<Pod>, Vec<Pod>) {
+    pods.into_iter()
+        .partition(|pod| pod.labels().contains_key(labels::RESTORE))
 }
 
 /// Returns an identity object with the identity in it. An unreadable identity is an error and not absent.
