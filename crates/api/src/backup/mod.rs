@@ -1,4 +1,4 @@
-//! Backups of all engines: where they are stored, when they are taken, and what became of each.
+//! Backups of all engines: their stores, their times, and the result of each.
 
 pub mod backup;
 pub mod labels;
