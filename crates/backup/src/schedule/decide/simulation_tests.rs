@@ -165,6 +165,12 @@ impl World {
             panic!("a schedule always has a next time");
         };
         assert!(wake > facts.now);
+        // A time that a wrong clock has written comes without a request.
+        let is_ahead = |time: Option<UnixTime>| time.is_some_and(|time| time > facts.now);
+        let mut backups = facts.backups.iter();
+        if backups.any(|backup| is_ahead(backup.finished_at) || is_ahead(backup.due)) {
+            return;
+        }
         let mut later = facts.clone();
         later.recorded.last_scheduled = outlook.runs.last_scheduled;
         later.recorded.last_drill_scheduled = outlook.drills.last_scheduled;
@@ -367,29 +373,29 @@ impl World {
     }
 
     fn change_faults(&mut self) {
-        // Per step of five minutes: an outage every few days, for hours.
+        // Per step of 25 minutes on average: an outage every few days, for hours.
         if self.is_store_ready {
-            self.is_store_ready = !self.random.one_in(1_500);
+            self.is_store_ready = !self.random.one_in(300);
         } else {
-            self.is_store_ready = self.random.one_in(100);
+            self.is_store_ready = self.random.one_in(12);
         }
         if self.is_operator_up {
-            self.is_operator_up = !self.random.one_in(1_500);
+            self.is_operator_up = !self.random.one_in(300);
         } else {
-            self.is_operator_up = self.random.one_in(150);
+            self.is_operator_up = self.random.one_in(30);
         }
         if self.clock_error != 0 {
-            if self.random.one_in(60) {
+            if self.random.one_in(12) {
                 self.clock_error = 0;
             }
-        } else if self.random.one_in(6_000) {
+        } else if self.random.one_in(1_200) {
             self.clock_error = if self.random.one_in(2) { DAY } else { -DAY };
         }
     }
 
     fn run_until(&mut self, end: UnixTime, has_faults: bool) {
         while self.now < end.0 {
-            self.now += 60 + self.random.below(480);
+            self.now += 60 + self.random.below(2_940);
             if has_faults {
                 self.change_faults();
             }
@@ -455,24 +461,27 @@ fn thirteen_months_on_lord_howe_and_in_berlin() {
 
 #[test]
 fn each_due_time_of_a_year_without_faults_has_one_backup() {
-    let policy = |zone: &str| json!({ "schedule": "0 */6 * * *", "timeZone": zone, "keep": { "last": 1000 } });
+    // Clocks in both places skip 02:15 once, and Berlin's show it twice once.
+    let policy = |zone: &str| json!({ "schedule": "15 2,14 * * *", "timeZone": zone, "keep": { "last": 100 } });
     let mut world = World::new([policy("Europe/Berlin"), policy("Australia/Lord_Howe")], 3);
-    // Each agent succeeds at once.
-    let end = at("2027-03-01T00:00:00Z");
-    while world.now < end.0 {
-        world.now += 240;
+    let mut names = [BTreeSet::new(), BTreeSet::new()];
+    while world.now < at("2027-03-01T00:00:00Z").0 {
+        world.now += 900;
         for stored in &mut world.backups {
+            // Each agent succeeds at once.
             if !stored.facts.phase.is_final() {
                 stored.facts.phase = BackupPhase::Complete;
                 stored.facts.finished_at = Some(UnixTime(world.now));
                 stored.facts.location = location(&stored.facts.name);
+                names[stored.schedule].insert(stored.facts.name.clone());
             }
         }
-        if world.now % 3_600 < 1_200 || world.now % 1_800 < 600 {
-            (0..2).for_each(|index| world.reconcile(index));
-        }
+        // A user deletes the objects of old backups.
+        let limit = UnixTime(world.now - 5 * DAY);
+        world.backups.retain(|stored| stored.facts.finished_at.is_none_or(|at| at > limit));
+        (0..2).for_each(|index| world.reconcile(index));
     }
-    for index in 0..2 {
+    for (index, names) in names.iter().enumerate() {
         let facts = world.facts(index);
         let policy = ValidPolicy::new(&facts.policy).unwrap();
         let times = std::iter::successors(policy.backups.next_after(facts.created), |time| {
@@ -482,8 +491,8 @@ fn each_due_time_of_a_year_without_faults_has_one_backup() {
             .take_while(|time| time.0 <= world.now - 1_800)
             .map(|due| backup_name(&facts.name, due))
             .collect();
-        let names: BTreeSet<_> = facts.own().map(|backup| backup.name.clone()).collect();
-        assert!(expected.is_subset(&names), "{:?}", expected.difference(&names));
+        assert!(expected.len() > 780, "{}", expected.len());
+        assert!(expected.is_subset(names), "{:?}", expected.difference(names));
         // And the first, and at most the last.
         assert!(names.len() <= expected.len() + 2);
     }
