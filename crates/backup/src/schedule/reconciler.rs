@@ -598,3 +598,7 @@ fn described(action: &Action<'_, Schedules>) -> String {
         Action::Apply(nothing) | Action::Disruption(nothing) => match **nothing {},
     }
 }
+
+#[cfg(test)]
+#[path = "sequence_tests.rs"]
+mod tests;

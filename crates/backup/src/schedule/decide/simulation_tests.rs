@@ -22,10 +22,7 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, limit: i64) -> i64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         i64::try_from((self.0 >> 33) % limit.unsigned_abs()).unwrap()
     }
 
@@ -160,23 +157,20 @@ impl World {
         outlook: &Outlook<'_>,
         plan: &Plan<Schedules>,
     ) {
-        let due = outlook
-            .policy
-            .as_ref()
-            .unwrap()
-            .backups
-            .last_until(facts.now);
+        let due = outlook.policy.as_ref().unwrap().backups.last_until(facts.now);
         if self.is_store_ready {
-            assert!(
-                outlook.runs.last_scheduled >= due,
-                "{index} {:?}",
-                facts.now
-            );
+            assert!(outlook.runs.last_scheduled >= due, "{index} {:?}", facts.now);
         }
         let Requeue::At(wake) = plan.requeue else {
             panic!("a schedule always has a next time");
         };
         assert!(wake > facts.now);
+        // A time that a wrong clock has written comes without a request.
+        let is_ahead = |time: Option<UnixTime>| time.is_some_and(|time| time > facts.now);
+        let mut backups = facts.backups.iter();
+        if backups.any(|backup| is_ahead(backup.finished_at) || is_ahead(backup.due)) {
+            return;
+        }
         let mut later = facts.clone();
         later.recorded.last_scheduled = outlook.runs.last_scheduled;
         later.recorded.last_drill_scheduled = outlook.drills.last_scheduled;
@@ -187,10 +181,7 @@ impl World {
             later.now = between;
             let plan = Schedules::decide(&later);
             // A pod is deleted after the status is written.
-            assert!(
-                plan.is_noop() || !is_settled,
-                "{index} {between:?} {plan:?}"
-            );
+            assert!(plan.is_noop() || !is_settled, "{index} {between:?} {plan:?}");
         }
     }
 
@@ -204,14 +195,8 @@ impl World {
                 let is_running = |stored: &&StoredBackup| {
                     stored.schedule == index && !stored.facts.phase.is_final()
                 };
-                assert!(
-                    self.backups.iter().find(is_running).is_none(),
-                    "two run at once"
-                );
-                assert!(
-                    due_of(&facts.name, &name).unwrap() <= clock,
-                    "not in the future"
-                );
+                assert!(self.backups.iter().find(is_running).is_none(), "two run at once");
+                assert!(due_of(&facts.name, &name).unwrap() <= clock, "not in the future");
                 let ends = self.now + 30 + self.random.below(1_500);
                 self.schedules[index].runs += 1;
                 self.backups.push(StoredBackup {
@@ -249,10 +234,7 @@ impl World {
                 });
             }
             ScheduleCreate::DrillPod { backup, uid, due } => {
-                let stored = self
-                    .backups
-                    .iter()
-                    .find(|stored| stored.facts.name == backup);
+                let stored = self.backups.iter().find(|stored| stored.facts.name == backup);
                 assert!(stored.unwrap().facts.is_good());
                 let schedule = &mut self.schedules[index];
                 assert!(schedule.facts.drill.is_none());
@@ -285,50 +267,28 @@ impl World {
                 .filter(|stored| stored.facts.is_good())
                 .filter(has_passed)
         };
-        let newest = good()
-            .max_by_key(|stored| stored.facts.finished_at)
-            .unwrap();
-        assert!(
-            !delete.contains(&newest.facts.location),
-            "the newest backup"
-        );
+        let newest = good().max_by_key(|stored| stored.facts.finished_at).unwrap();
+        assert!(!delete.contains(&newest.facts.location), "the newest backup");
         let proven = good().filter(|stored| stored.facts.proven.is_some());
         if let Some(proven) = proven.max_by_key(|stored| stored.facts.finished_at) {
-            assert!(
-                !delete.contains(&proven.facts.location),
-                "the newest proven backup"
-            );
+            assert!(!delete.contains(&proven.facts.location), "the newest proven backup");
         }
-        let others = self
-            .backups
-            .iter()
-            .filter(|stored| stored.schedule != index);
+        let others = self.backups.iter().filter(|stored| stored.schedule != index);
         for other in others {
-            assert!(
-                !delete.contains(&other.facts.location),
-                "of another schedule"
-            );
+            assert!(!delete.contains(&other.facts.location), "of another schedule");
         }
         let own = good().filter(|stored| stored.schedule == index);
         let (all, kept) = own.fold((0, 0), |(all, kept), stored| {
-            (
-                all + 1,
-                kept + usize::from(!delete.contains(&stored.facts.location)),
-            )
+            (all + 1, kept + usize::from(!delete.contains(&stored.facts.location)))
         });
-        assert!(
-            kept >= all.min(self.schedules[index].keep_last),
-            "{kept} of {all} are kept"
-        );
+        assert!(kept >= all.min(self.schedules[index].keep_last), "{kept} of {all} are kept");
     }
 
     fn patch(&mut self, index: usize, patch: SchedulePatch) {
         self.writes += 1;
         let schedule = &mut self.schedules[index];
         match patch {
-            SchedulePatch::RecordDrill {
-                backup, at, result, ..
-            } => {
+            SchedulePatch::RecordDrill { backup, at, result, .. } => {
                 let mut backups = self.backups.iter_mut();
                 let stored = backups.find(|stored| stored.facts.name == backup).unwrap();
                 match result {
@@ -344,10 +304,7 @@ impl World {
                 }
             }
             SchedulePatch::DeleteBackup { backup, uid } => {
-                let position = self
-                    .backups
-                    .iter()
-                    .position(|stored| stored.facts.name == backup);
+                let position = self.backups.iter().position(|stored| stored.facts.name == backup);
                 let stored = self.backups.remove(position.unwrap());
                 assert_eq!((stored.facts.uid, stored.schedule), (uid, index));
                 schedule.deleted += usize::from(stored.facts.phase == BackupPhase::Complete);
@@ -358,11 +315,7 @@ impl World {
             SchedulePatch::DeletePod { .. } => {
                 let record = schedule.facts.recorded.last_drill.as_ref().unwrap();
                 let pod = schedule.facts.drill.take().unwrap();
-                assert_eq!(
-                    pod.state,
-                    DrillPodState::Finished(record.clone()),
-                    "recorded first"
-                );
+                assert_eq!(pod.state, DrillPodState::Finished(record.clone()), "recorded first");
             }
         }
     }
@@ -420,29 +373,29 @@ impl World {
     }
 
     fn change_faults(&mut self) {
-        // Per step of five minutes: an outage every few days, for hours.
+        // Per step of 25 minutes on average: an outage every few days, for hours.
         if self.is_store_ready {
-            self.is_store_ready = !self.random.one_in(1_500);
+            self.is_store_ready = !self.random.one_in(300);
         } else {
-            self.is_store_ready = self.random.one_in(100);
+            self.is_store_ready = self.random.one_in(12);
         }
         if self.is_operator_up {
-            self.is_operator_up = !self.random.one_in(1_500);
+            self.is_operator_up = !self.random.one_in(300);
         } else {
-            self.is_operator_up = self.random.one_in(150);
+            self.is_operator_up = self.random.one_in(30);
         }
         if self.clock_error != 0 {
-            if self.random.one_in(60) {
+            if self.random.one_in(12) {
                 self.clock_error = 0;
             }
-        } else if self.random.one_in(6_000) {
+        } else if self.random.one_in(1_200) {
             self.clock_error = if self.random.one_in(2) { DAY } else { -DAY };
         }
     }
 
     fn run_until(&mut self, end: UnixTime, has_faults: bool) {
         while self.now < end.0 {
-            self.now += 60 + self.random.below(480);
+            self.now += 60 + self.random.below(2_940);
             if has_faults {
                 self.change_faults();
             }
@@ -457,30 +410,18 @@ impl World {
 fn simulate(policies: [Value; 2], seed: u64) -> World {
     let mut world = World::new(policies, seed);
     world.run_until(at("2027-03-01T00:00:00Z"), true);
-    (
-        world.is_store_ready,
-        world.is_operator_up,
-        world.clock_error,
-    ) = (true, true, 0);
+    (world.is_store_ready, world.is_operator_up, world.clock_error) = (true, true, 0);
     world.run_until(at("2027-03-09T00:00:00Z"), false);
     for index in 0..2 {
         let facts = world.facts(index);
         let newest = facts.newest_good().unwrap().finished_at.unwrap();
-        assert!(
-            world.now - newest.0 < 2 * DAY,
-            "backups are taken when faults have ended"
-        );
+        assert!(world.now - newest.0 < 2 * DAY, "backups are taken when faults have ended");
         let keep = &facts.policy.keep;
         let most = keep.last + keep.hourly + keep.daily + keep.weekly + keep.monthly;
         let complete = facts.own().filter(|backup| backup.is_good()).count();
         // One that is about to be deleted, the newest proven one, and one from a clock that was ahead.
-        assert!(
-            complete <= usize::try_from(most).unwrap() + 3,
-            "{complete} are left"
-        );
-        let failed = facts
-            .own()
-            .filter(|backup| backup.phase == BackupPhase::Failed);
+        assert!(complete <= usize::try_from(most).unwrap() + 3, "{complete} are left");
+        let failed = facts.own().filter(|backup| backup.phase == BackupPhase::Failed);
         assert!(failed.count() <= 4);
         let schedule = &world.schedules[index];
         assert!(schedule.deleted > 100, "{}", schedule.deleted);
@@ -501,16 +442,8 @@ fn thirteen_months_in_berlin_and_new_york() {
         1,
     );
     // Eight per day, without those that were missed, and with retries.
-    assert!(
-        (2_500..4_000).contains(&world.schedules[0].runs),
-        "{}",
-        world.schedules[0].runs
-    );
-    assert!(
-        (300..600).contains(&world.schedules[1].runs),
-        "{}",
-        world.schedules[1].runs
-    );
+    assert!((2_500..4_000).contains(&world.schedules[0].runs), "{}", world.schedules[0].runs);
+    assert!((300..600).contains(&world.schedules[1].runs), "{}", world.schedules[1].runs);
 }
 
 #[test]
@@ -528,24 +461,27 @@ fn thirteen_months_on_lord_howe_and_in_berlin() {
 
 #[test]
 fn each_due_time_of_a_year_without_faults_has_one_backup() {
-    let policy = |zone: &str| json!({ "schedule": "0 */6 * * *", "timeZone": zone, "keep": { "last": 1000 } });
+    // Clocks in both places skip 02:15 once, and Berlin's show it twice once.
+    let policy = |zone: &str| json!({ "schedule": "15 2,14 * * *", "timeZone": zone, "keep": { "last": 100 } });
     let mut world = World::new([policy("Europe/Berlin"), policy("Australia/Lord_Howe")], 3);
-    // Each agent succeeds at once.
-    let end = at("2027-03-01T00:00:00Z");
-    while world.now < end.0 {
-        world.now += 240;
+    let mut names = [BTreeSet::new(), BTreeSet::new()];
+    while world.now < at("2027-03-01T00:00:00Z").0 {
+        world.now += 900;
         for stored in &mut world.backups {
+            // Each agent succeeds at once.
             if !stored.facts.phase.is_final() {
                 stored.facts.phase = BackupPhase::Complete;
                 stored.facts.finished_at = Some(UnixTime(world.now));
                 stored.facts.location = location(&stored.facts.name);
+                names[stored.schedule].insert(stored.facts.name.clone());
             }
         }
-        if world.now % 3_600 < 1_200 || world.now % 1_800 < 600 {
-            (0..2).for_each(|index| world.reconcile(index));
-        }
+        // A user deletes the objects of old backups.
+        let limit = UnixTime(world.now - 5 * DAY);
+        world.backups.retain(|stored| stored.facts.finished_at.is_none_or(|at| at > limit));
+        (0..2).for_each(|index| world.reconcile(index));
     }
-    for index in 0..2 {
+    for (index, names) in names.iter().enumerate() {
         let facts = world.facts(index);
         let policy = ValidPolicy::new(&facts.policy).unwrap();
         let times = std::iter::successors(policy.backups.next_after(facts.created), |time| {
@@ -555,12 +491,8 @@ fn each_due_time_of_a_year_without_faults_has_one_backup() {
             .take_while(|time| time.0 <= world.now - 1_800)
             .map(|due| backup_name(&facts.name, due))
             .collect();
-        let names: BTreeSet<_> = facts.own().map(|backup| backup.name.clone()).collect();
-        assert!(
-            expected.is_subset(&names),
-            "{:?}",
-            expected.difference(&names)
-        );
+        assert!(expected.len() > 780, "{}", expected.len());
+        assert!(expected.is_subset(names), "{:?}", expected.difference(names));
         // And the first, and at most the last.
         assert!(names.len() <= expected.len() + 2);
     }
