@@ -278,5 +278,13 @@ fn explore_with_tampered_facts() -> BTreeSet<&'static str> {
             decider.first_mistake().unwrap_or_default()
         );
     }
+    let restored = ClusterModel::new(1, StorageKind::Persistent, 2, ONE_FAULT).with_restore();
+    let report = explore(&restored, &decider);
+    println!("tampered facts: restored: {} states", report.states);
+    assert!(
+        decider.first_mistake().is_none(),
+        "\n{}",
+        decider.first_mistake().unwrap_or_default()
+    );
     decider.kinds()
 }
