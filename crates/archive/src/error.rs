@@ -170,7 +170,8 @@ fn of_code(code: &str, message: &str) -> Classified {
         | "InvalidIdentityToken"
         | "ExpiredTokenException"
         | "IDPRejectedClaim"
-        | "InvalidSecurity" => (
+        | "InvalidSecurity"
+        | "XAdminUserNotFound" => (
             FailureReason::InvalidCredentials,
             "Correct accessKeyID, secretAccessKey and sessionToken in the Secret, or the role and the token.",
         ),
@@ -213,7 +214,7 @@ fn of_code(code: &str, message: &str) -> Classified {
             "Read the logs of the server if the problem remains.",
         ),
     };
-    let message = printable(message, MAX_QUOTE_BYTES);
+    let message = printable(&unescaped(message), MAX_QUOTE_BYTES);
     Classified {
         reason,
         fact: format!(
@@ -301,11 +302,7 @@ fn of_transport(error: &object_store::Error, text: &str) -> Classified {
         quoted.trim_end_matches('.').to_owned()
     };
     if text.contains("invalid peer certificate") || text.contains("UnknownIssuer") {
-        return Classified {
-            reason: FailureReason::InvalidCertificate,
-            fact: format!("the certificate of the server is not trusted: {}", quoted()),
-            remedy: "Set spec.s3.ca to the CA of the server, and use the host name of the certificate.",
-        };
+        return of_certificate(text, quoted());
     }
     if find::<object_store::client::HttpError>(error).is_some() {
         return Classified {
@@ -318,6 +315,24 @@ fn of_transport(error: &object_store::Error, text: &str) -> Classified {
         reason: FailureReason::StoreFailed,
         fact: printable(text, MAX_QUOTE_BYTES),
         remedy: "Read the logs of the server if the problem remains.",
+    }
+}
+
+/// Classifies an error of the server's certificate.
+fn of_certificate(text: &str, quoted: String) -> Classified {
+    let remedy = if text.contains("CaUsedAsEndEntity") {
+        "The server uses the certificate of a CA: give it a certificate that the CA has signed."
+    } else if text.contains("NotValidForName") || text.contains("not valid for name") {
+        "Use a host name of the certificate in spec.s3.endpoint."
+    } else if text.contains("Expired") || text.contains("expired") {
+        "Renew the certificate of the server."
+    } else {
+        "Set spec.s3.ca to the CA of the server."
+    };
+    Classified {
+        reason: FailureReason::InvalidCertificate,
+        fact: format!("the certificate of the server is not trusted: {quoted}"),
+        remedy,
     }
 }
 
@@ -369,6 +384,21 @@ fn element<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     rest.split_once(&format!("</{name}>"))
         .map(|(content, _)| content.trim())
+}
+
+/// Returns a text of XML without escapes.
+fn unescaped(text: &str) -> String {
+    [
+        ("&quot;", "\""),
+        ("&#34;", "\""),
+        ("&apos;", "'"),
+        ("&#39;", "'"),
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&amp;", "&"),
+    ]
+    .iter()
+    .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
 /// Returns the status code in the text of an error.

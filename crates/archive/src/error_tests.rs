@@ -36,6 +36,11 @@ fn codes_of_servers_have_precise_reasons() {
             FailureReason::InvalidCredentials,
         ),
         (
+            "404 Not Found",
+            "XAdminUserNotFound",
+            FailureReason::InvalidCredentials,
+        ),
+        (
             "403 Forbidden",
             "RequestTimeTooSkewed",
             FailureReason::InvalidCredentials,
@@ -148,4 +153,14 @@ fn messages_are_bounded_and_printable() {
     let failure = TaskFailure::from(error.clone());
     assert_eq!(failure.message, error.message);
     assert!(serde_json::to_vec(&failure).unwrap().len() < 4096);
+}
+
+#[test]
+fn quotations_of_servers_are_unescaped() {
+    let error = object_store::Error::Generic {
+        store: "S3",
+        source: "<Code>AuthorizationHeaderMalformed</Code><Message>expecting &#34;eu&#34; &amp;lt;</Message>".into(),
+    };
+    let error = StoreError::of("write x", &error);
+    assert!(error.message.contains("expecting \"eu\" &lt;"), "{error}");
 }

@@ -144,3 +144,7 @@ impl Resolve for Resolver {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "http_tests.rs"]
+mod tests;

@@ -55,13 +55,13 @@ async fn a_fetch_replaces_a_partial_file_of_an_earlier_one() {
     let data = bytes(1, 5000);
     let (location, _) = back_up(&store, "a", &data).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join(".db.partial"), b"rest").unwrap();
+    fs::write(directory.path().join(".db.partial"), b"rest").unwrap();
     let file = directory.path().join("db");
     fetch(&store, &location.to_string(), &file, |_, _| {})
         .await
         .unwrap();
-    assert!(std::fs::read(&file).unwrap() == data);
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    assert!(fs::read(&file).unwrap() == data);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn a_cancelled_fetch_leaves_nothing() {
         .await
         .unwrap_err();
     for _ in 0..100 {
-        if std::fs::read_dir(directory.path()).unwrap().count() == 0 {
+        if fs::read_dir(directory.path()).unwrap().count() == 0 {
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;

@@ -91,17 +91,15 @@ fn addresses_in_endpoints_are_checked() {
 }
 
 #[tokio::test]
-async fn a_name_that_resolves_to_loopback_is_rejected_without_retries() {
+async fn a_name_that_resolves_to_loopback_is_rejected() {
     let credentials = credentials();
     let (url, requests) = server("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let url = url.replace("127.0.0.1", "localhost");
     let config = config(&url, credentials.path());
     let store = ArchiveStore::open(&StoreConfig::S3(config), Duration::from_secs(600)).unwrap();
-    let started = std::time::Instant::now();
     let error = check(&store).await.unwrap_err();
     assert_eq!(error.reason, FailureReason::AddressNotAllowed, "{error}");
     assert!(error.message.contains("localhost"), "{error}");
-    assert!(started.elapsed() < Duration::from_secs(3));
     assert_eq!(requests.lock().unwrap().len(), 0);
 }
 
