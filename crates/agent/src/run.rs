@@ -234,7 +234,11 @@ fn encode(mut outcome: Outcome) -> std::io::Result<String> {
         }
         outcome = Outcome::Failed(match outcome {
             Outcome::Failed(failure) => TaskFailure {
-                message: cut(&failure.message, excess),
+                // Escapes make the JSON longer than the message.
+                message: cut(
+                    &failure.message,
+                    excess * failure.message.len() / text.len() + 1,
+                ),
                 reason: failure.reason,
             },
             Outcome::Succeeded(_) => TaskFailure {

@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::super::testing::{Builder, Items, PAGE, etcd, put};
@@ -46,10 +48,15 @@ fn item(key: &str, length: usize) -> (Vec<u8>, Vec<u8>) {
 
 /// A database with inline buckets, trees of two levels and values that exceed pages.
 fn sample() -> (Vec<u8>, Vec<(String, Items)>) {
+    static SAMPLE: LazyLock<(Vec<u8>, Vec<(String, Items)>)> = LazyLock::new(build_sample);
+    SAMPLE.clone()
+}
+
+fn build_sample() -> (Vec<u8>, Vec<(String, Items)>) {
     let tree: Items = (0..40)
         .map(|index| item(&format!("k{index:03}"), 700))
         .collect();
-    let large = vec![item("a", 10_000), item("b", 1), item("c", 200_000)];
+    let large = vec![item("a", 10_000), item("b", 1), item("c", 70_000)];
     let small = vec![item("x", 0), item("y", 20)];
     let mut builder = Builder::new();
     builder.tree_bucket("tree", &tree, 4);
@@ -204,13 +211,13 @@ fn elements_and_overflow_beyond_their_bounds_are_found() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     /// A walk over damaged pages ends with a result, and never yields more than a few times the items.
     #[test]
     fn damaged_pages_neither_panic_nor_loop(
-        damage in prop::collection::vec((2 * PAGE..60 * PAGE, any::<u8>()), 1..20),
-        cut in prop::option::of(0_usize..70 * PAGE),
+        damage in prop::collection::vec((2 * PAGE..40 * PAGE, any::<u8>()), 1..20),
+        cut in prop::option::of(0_usize..50 * PAGE),
     ) {
         let (mut file, expected) = sample();
         for (at, byte) in damage {
@@ -229,7 +236,7 @@ proptest! {
     /// Headers and elements are the parts that a walk follows: they are damaged more often than by chance.
     #[test]
     fn damaged_headers_neither_panic_nor_loop(
-        damage in prop::collection::vec((2_usize..60, 0_usize..96, any::<u8>()), 1..8),
+        damage in prop::collection::vec((2_usize..40, 0_usize..96, any::<u8>()), 1..8),
     ) {
         let (mut file, _) = sample();
         for (page, at, byte) in damage {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use etcd_client::{Client, PutOptions};
+use evenkeel_archive::manifest::Manifest;
 use evenkeel_archive::tasks::{
     EtcdDrillTask, FailureReason, FetchTask, InstallTask, PruneTask, Task, TaskResult,
 };
@@ -126,7 +127,10 @@ pub(crate) fn round_trip(version: &str) {
         .unwrap();
     let status: Value = serde_json::from_str(&status).unwrap();
     assert_eq!(summary.position, format!("revision {}", status["revision"]));
-    assert_eq!(summary.keys, status["totalKey"].as_u64());
+    // `etcdutl` of 3.5 counts other items than keys.
+    if !version.starts_with("3.5.") {
+        assert_eq!(summary.keys, status["totalKey"].as_u64());
+    }
     assert_eq!(summary.size - 32, status["totalSize"].as_u64().unwrap());
     let hash = hash_of_all_buckets(&std::fs::File::open(&fetch.file).unwrap());
     assert_eq!(u64::from(hash), status["hash"].as_u64().unwrap());
@@ -172,6 +176,12 @@ fn manifest(scene: &Scene) -> Value {
     serde_json::from_slice(&std::fs::read(manifest_file(scene)).unwrap()).unwrap()
 }
 
+/// Writes a changed manifest with a right checksum.
+fn write_manifest(path: &Path, manifest: Value) {
+    let manifest: Manifest = serde_json::from_value(manifest).unwrap();
+    std::fs::write(path, manifest.encode().unwrap()).unwrap();
+}
+
 #[test]
 fn a_snapshot_under_load_is_restored_and_proven() {
     round_trip("3.6.16");
@@ -205,12 +215,12 @@ fn a_drill_reports_each_difference() {
     for (pointer, value, expected) in cases {
         let mut changed = good.clone();
         *changed.pointer_mut(pointer).unwrap() = value;
-        std::fs::write(&path, changed.to_string()).unwrap();
+        write_manifest(&path, changed);
         let (reason, message) = scene.fail(drill_task(&location, &url));
         assert_eq!(reason, FailureReason::DataDiffers, "{message}");
         assert!(message.contains(expected), "{message}");
     }
-    std::fs::write(&path, good.to_string()).unwrap();
+    write_manifest(&path, good.clone());
     scene.run(drill_task(&location, &url));
     scene.runtime.block_on(async {
         let mut client = Client::connect([&url], None).await.unwrap();
@@ -237,15 +247,15 @@ fn a_damaged_backup_is_never_fetched() {
     let (path, good) = (manifest_file(&scene), manifest(&scene));
     let mut changed = good.clone();
     changed["verification"]["revision"] = 7.into();
-    std::fs::write(&path, changed.to_string()).unwrap();
+    write_manifest(&path, changed);
     let message = fails(FailureReason::BackupDamaged, &fetch);
     assert!(message.contains("instead of 7"), "{message}");
     // A newer format, another engine, a newer version, not enough space.
     let mut changed = good.clone();
     changed["formatVersion"] = 99.into();
-    std::fs::write(&path, changed.to_string()).unwrap();
+    write_manifest(&path, changed);
     fails(FailureReason::NotSupported, &fetch);
-    std::fs::write(&path, good.to_string()).unwrap();
+    write_manifest(&path, good.clone());
     let mut other = fetch.clone();
     other.engine = "postgres".to_owned();
     fails(FailureReason::NotSupported, &other);
