@@ -98,8 +98,8 @@ fn backups_are_listed_below_their_schedule_the_newest_first() {
          orders-b  orders   60m  Complete  revision 4711  25Mi  -\n\
          orders-a  orders   2d   Complete  revision 4711  25Mi  2d ago\n\
          \n\
-         Failed       orders-c: StoreFull: The store has no space left. Delete backups, or\n\
-         \x20            enlarge the volume\n"
+         Failed       orders-c: StoreFull: The store has no space left. Delete backups,\n\
+         \x20            or enlarge the volume\n"
     );
     let wide = render(
         &backups,
@@ -150,7 +150,7 @@ fn backups_are_chosen_by_cluster_and_store() {
     let screen = render(&backups, &[], other);
     assert_eq!(
         screen,
-        "No Backups in store other in namespace shop found. `kubectl evenkeel backup\n\
+        "No Backups found in store other in namespace shop. `kubectl evenkeel backup\n\
          CLUSTER` takes one. A BackupSchedule takes them regularly.\n"
     );
 }
