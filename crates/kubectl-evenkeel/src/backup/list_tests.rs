@@ -98,8 +98,8 @@ fn backups_are_listed_below_their_schedule_the_newest_first() {
          orders-b  orders   60m  Complete  revision 4711  25Mi  -\n\
          orders-a  orders   2d   Complete  revision 4711  25Mi  2d ago\n\
          \n\
-         Failed       orders-c: StoreFull: The store has no space left. Delete backups, or\n\
-         \x20            enlarge the volume\n"
+         Failed       orders-c: StoreFull: The store has no space left. Delete backups,\n\
+         \x20            or enlarge the volume\n"
     );
     let wide = render(
         &backups,
@@ -150,7 +150,7 @@ fn backups_are_chosen_by_cluster_and_store() {
     let screen = render(&backups, &[], other);
     assert_eq!(
         screen,
-        "No Backups in store other in namespace shop found. `kubectl evenkeel backup\n\
+        "No Backups found in store other in namespace shop. `kubectl evenkeel backup\n\
          CLUSTER` takes one. A BackupSchedule takes them regularly.\n"
     );
 }
@@ -182,7 +182,7 @@ fn a_damaged_backup_and_a_schedule_with_problems_stand_out() {
 
 #[test]
 fn the_table_fits_into_80_columns_and_names_stay_whole() {
-    let name = format!("orders-{}", "x".repeat(40));
+    let name = format!("orders-{}", "x".repeat(38));
     let backups = [complete(&name, "2026-11-18T11:00:00Z")];
     let options = BackupsOptions {
         all_namespaces: true,
@@ -206,7 +206,12 @@ async fn a_name_without_backups_must_be_a_cluster() {
     let api = FakeApi::default();
     api.on(&format!("GET {}", path("backups")), 200, list([]))
         .on(&format!("GET {}", path("backupschedules")), 200, list([]))
-        .on(&format!("GET {}", path("etcdclusters")), 200, list([]));
+        .on(&format!("GET {}", path("etcdclusters")), 200, list([]))
+        .on(
+            &format!("GET {}", path("etcdclusters/odrers")),
+            404,
+            json!({ "kind": "Status", "status": "Failure", "message": "not found", "reason": "NotFound", "code": 404 }),
+        );
     let options = BackupsOptions {
         cluster: Some("odrers"),
         ..ALL

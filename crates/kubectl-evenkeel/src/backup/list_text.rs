@@ -257,11 +257,11 @@ fn failures(
 }
 
 fn empty(list: &BackupReportList, namespace: Option<&str>, options: BackupsOptions<'_>) -> String {
-    let of_cluster = options.cluster.map(|cluster| format!(" of {cluster}"));
+    let for_cluster = options.cluster.map(|cluster| format!(" for {cluster}"));
     let in_store = options.store.map(|store| format!(" in store {store}"));
     let in_namespace = namespace.map(|namespace| format!(" in namespace {namespace}"));
-    let what = [of_cluster, in_store, in_namespace].map(Option::unwrap_or_default);
-    let mut text = format!("No Backups{} found.", what.concat());
+    let what = [for_cluster, in_store, in_namespace].map(Option::unwrap_or_default);
+    let mut text = format!("No Backups found{}.", what.concat());
     if list.schedules.is_empty() {
         let cluster = options.cluster.unwrap_or("CLUSTER");
         text.push_str(&format!(

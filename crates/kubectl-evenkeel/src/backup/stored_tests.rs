@@ -77,7 +77,7 @@ fn the_lines_of_the_agent_are_read_and_others_ignored() {
 
 #[test]
 fn names_are_stable_valid_and_differ_by_location() {
-    assert_eq!(derived_name(NEW), "orders-20261118-1140-da5f1c");
+    assert_eq!(derived_name(NEW), "orders-20261118-1140-e74c0b");
     assert_ne!(derived_name(NEW), derived_name(OLD));
     let elsewhere = NEW.replace("/shop/", "/web/");
     assert_ne!(derived_name(NEW), derived_name(&elsewhere));
