@@ -32,7 +32,8 @@ fn main() -> ExitCode {
             flags.secrets_interval,
             context.clock.clone(),
             context.random.clone(),
-        );
+        )
+        .with_agent_image(agent_image.clone());
         let etcd = context.controller("evenkeel.dev/etcd", reconciler, &watches, triggers);
         let mut controllers = vec![etcd];
         controllers.extend(backup_controllers(
