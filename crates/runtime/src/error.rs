@@ -22,13 +22,14 @@ pub enum Error {
     #[error("cannot accept the spec: {0}")]
     InvalidSpec(#[source] SharedSource),
     /// The application or the API server declined the same action many times in a row.
-    #[error("{action} was declined {times} times in a row: {reason}")]
+    #[error("{action} was declined at least {times} times in a row: {reason}")]
     RetriesExhausted {
         /// The machine-readable name of the action.
         action: &'static str,
         /// The reason given for the latest rejection.
         reason: String,
-        /// The number of attempts.
+        /// A number of attempts that was reached. It does not grow with each attempt: the status contains this text, and a
+        /// status that changes triggers the next attempt.
         times: u32,
     },
     /// Several plans in a row had the same actions, or none of their actions could be executed.

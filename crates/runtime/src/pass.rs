@@ -118,7 +118,7 @@ pub(crate) fn next(
                 Error::RetriesExhausted {
                     action: conditions.disruption,
                     reason: reason.clone(),
-                    times: conditions.declined_attempts,
+                    times: RETRIES_BEFORE_REPORT,
                 }
             });
             let delay = if exhausted.is_some() {

@@ -98,7 +98,7 @@ fn rows() -> Vec<Row> {
     let timeout = "failed to create Pod a: timeout";
     let lasting =
         "failed to create Pod a repeatedly: see the events of this resource for the latest error";
-    let exhausted = "restart was declined 20 times in a row: not now";
+    let exhausted = "restart was declined at least 20 times in a row: not now";
     let not_now = || ExecutionEnd::RetryLater("not now".to_owned());
     let half = || ExecutionEnd::InProgress("half".to_owned());
     vec![

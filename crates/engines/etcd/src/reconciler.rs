@@ -146,7 +146,11 @@ impl EtcdReconciler {
         let lineage = Lineage(u32::try_from(self.random.u64() >> 32).unwrap_or_default());
         let source = match &desired.restore {
             Some(origin) if is_needed(&objects) => {
-                Some(RestoreSource::read(client, key, origin, desired.version).await)
+                let read = RestoreSource::read(client, key, origin, desired.version).await;
+                Some(RestoreSource {
+                    has_agent_image: self.agent_image.is_some(),
+                    ..read
+                })
             }
             Some(_) | None => None,
         };

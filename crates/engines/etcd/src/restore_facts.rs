@@ -118,6 +118,8 @@ pub enum SourceProblem {
     StoreMissing(String),
     /// The `BackupStore` of this name is not ready.
     StoreNotReady(String),
+    /// The operator was started without the image of the agent.
+    NoAgentImage,
 }
 
 impl SourceProblem {
@@ -129,7 +131,7 @@ impl SourceProblem {
             | Self::BackupIncomplete
             | Self::StoreMissing(_)
             | Self::StoreNotReady(_) => true,
-            Self::BackupFailed | Self::NewerVersion(_) => false,
+            Self::BackupFailed | Self::NewerVersion(_) | Self::NoAgentImage => false,
         }
     }
 }

@@ -54,6 +54,7 @@ pub(super) fn describe_source(context: &ActionContext<'_>, problem: &SourceProbl
         ),
         SourceProblem::StoreMissing(store) => format!("BackupStore {store} to be created"),
         SourceProblem::StoreNotReady(store) => format!("BackupStore {store} to become ready"),
+        SourceProblem::NoAgentImage => "the operator to be started with --agent-image".to_owned(),
     }
 }
 
@@ -94,6 +95,10 @@ pub(super) fn source_problem(context: &ActionContext<'_>, problem: &SourceProble
         SourceProblem::StoreNotReady(store) => (
             format!("BackupStore {store}, which Backup {backup} is stored in, is not ready."),
             format!("See its status: `kubectl describe ekstore {store}`."),
+        ),
+        SourceProblem::NoAgentImage => (
+            "The operator was started without --agent-image, so it cannot restore backups.".to_owned(),
+            "Set the value agent.image of the Helm chart, or the flag.".to_owned(),
         ),
     };
     ProblemText::new(format!("{fact} {consequence}"), remedy)

@@ -22,6 +22,8 @@ pub struct RestoreSource {
     pub is_readable: bool,
     /// The version of etcd that is to read the data.
     pub version: Version,
+    /// Whether the operator can start the agent.
+    pub has_agent_image: bool,
 }
 
 /// Returns true if a backup that the spec names is read: bootstrap is not finished.
@@ -44,6 +46,7 @@ impl RestoreSource {
             store: None,
             is_readable: false,
             version,
+            has_agent_image: true,
         };
         match cache::read::<Backup>(client, key, &origin.backup).await {
             Ok(backup) => source.backup = backup,
@@ -74,6 +77,9 @@ impl RestoreSource {
     }
 
     fn problem(&self) -> Option<SourceProblem> {
+        if !self.has_agent_image {
+            return Some(SourceProblem::NoAgentImage);
+        }
         if !self.is_readable {
             return Some(SourceProblem::Unreadable);
         }
