@@ -18,6 +18,10 @@ use crate::outcome::{AgentState, state};
 const EXPIRY_GRACE: Duration = Duration::from_secs(60);
 
 /// The pod with the name of an agent's pod.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one value per observation"
+)]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PodFacts {
     /// There is no such pod.

@@ -1,5 +1,9 @@
 //! Backups of all engines: their stores, their times, and the result of each.
 
+#[expect(
+    clippy::module_inception,
+    reason = "the modules of this directory have the names of the kinds"
+)]
 pub mod backup;
 pub mod labels;
 pub mod schedule;

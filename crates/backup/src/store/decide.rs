@@ -53,6 +53,10 @@ pub enum StoreWait {
 }
 
 /// The next step for a store.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one value per observation"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreStep {
     /// The store cannot be checked.
