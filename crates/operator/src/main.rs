@@ -73,11 +73,6 @@ fn backup_controllers(
             store_triggers,
         ),
         context.controller("evenkeel.dev/backups", backups, watches, backup_triggers),
-        context.controller(
-            schedule::CONTROLLER,
-            schedules,
-            watches,
-            schedule_triggers,
-        ),
+        context.controller(schedule::CONTROLLER, schedules, watches, schedule_triggers),
     ]
 }

@@ -48,7 +48,10 @@ pub fn backup(schedule: &BackupSchedule, name: &str, run: u32) -> Backup {
         },
     );
     let labels = [
-        (evenkeel_api::labels::APP_MANAGED_BY, evenkeel_api::labels::MANAGER.to_owned()),
+        (
+            evenkeel_api::labels::APP_MANAGED_BY,
+            evenkeel_api::labels::MANAGER.to_owned(),
+        ),
         (labels::SCHEDULE, schedule.name_any()),
     ];
     backup.metadata = ObjectMeta {
@@ -144,7 +147,11 @@ pub fn drill_pod(
         };
         serde_json::to_string(&request).map_err(|source| BuildError::new("a request", source))
     };
-    let location = drill.backup.status.as_ref().map(|status| status.location.clone());
+    let location = drill
+        .backup
+        .status
+        .as_ref()
+        .map(|status| status.location.clone());
     let fetch = Task::Fetch(FetchTask {
         location: location.unwrap_or_default(),
         file: fetched_file(),
@@ -172,7 +179,8 @@ pub fn drill_pod(
         (labels::DRILL_REQUEST, DRILL_REQUEST_FILE),
     ]));
     volumes.push(agent_pod::work_volume(Some(space(drill.size))));
-    let agent = |container: &str, file: &str| agent_container(container, params.image, file, &mounts);
+    let agent =
+        |container: &str, file: &str| agent_container(container, params.image, file, &mounts);
     let mut spec = pod_spec(params.store.service_account.as_deref());
     spec["activeDeadlineSeconds"] = json!(drill.deadline_seconds.saturating_add(30));
     spec["initContainers"] = json!([agent(drill_pod::FETCH, REQUEST_FILE), parts.restore]);

@@ -1,5 +1,5 @@
-use evenkeel_archive::tasks::EtcdDrillTask;
 use evenkeel_api::BackupStoreSpec;
+use evenkeel_archive::tasks::EtcdDrillTask;
 
 use super::*;
 use crate::schedule::facts::due_of;
@@ -23,7 +23,11 @@ fn store() -> StoreAccess {
 
 fn complete_backup() -> Backup {
     let due = at("2026-11-18T12:00:00Z");
-    let mut backup = backup(&schedule(), &crate::schedule::facts::backup_name("orders", due), 1);
+    let mut backup = backup(
+        &schedule(),
+        &crate::schedule::facts::backup_name("orders", due),
+        1,
+    );
     backup.metadata.uid = Some("b-uid".to_owned());
     let status = json!({ "phase": "Complete", "location": location("b1") });
     backup.status = serde_json::from_value(status).unwrap();
@@ -32,7 +36,11 @@ fn complete_backup() -> Backup {
 
 fn drill() -> Pod {
     let (schedule, store, backup) = (schedule(), store(), complete_backup());
-    let params = PodParams { schedule: &schedule, store: &store, image: "agent:1" };
+    let params = PodParams {
+        schedule: &schedule,
+        store: &store,
+        image: "agent:1",
+    };
     let drill = DrillParams {
         backup: &backup,
         size: 1 << 30,
@@ -59,8 +67,14 @@ fn a_backup_outlives_its_schedule() {
     let backup = complete_backup();
     assert_eq!(backup.metadata.owner_references, None);
     assert_eq!(backup.labels()[labels::SCHEDULE], "orders");
-    assert_eq!((backup.spec.deadline.as_str(), backup.spec.store.as_str()), ("20m", "prod"));
-    assert_eq!(due_of("orders", &backup.name_any()), Some(at("2026-11-18T12:00:00Z")));
+    assert_eq!(
+        (backup.spec.deadline.as_str(), backup.spec.store.as_str()),
+        ("20m", "prod")
+    );
+    assert_eq!(
+        due_of("orders", &backup.name_any()),
+        Some(at("2026-11-18T12:00:00Z"))
+    );
     assert!(backup.name_any().len() <= 63);
 }
 
@@ -69,15 +83,24 @@ fn a_drill_fetches_restores_serves_and_compares() {
     let pod = drill();
     let spec = pod.spec.as_ref().unwrap();
     let names = |containers: &[k8s_openapi::api::core::v1::Container]| {
-        containers.iter().map(|it| it.name.clone()).collect::<Vec<_>>()
+        containers
+            .iter()
+            .map(|it| it.name.clone())
+            .collect::<Vec<_>>()
     };
-    assert_eq!(names(spec.init_containers.as_ref().unwrap()), ["fetch", "restore"]);
+    assert_eq!(
+        names(spec.init_containers.as_ref().unwrap()),
+        ["fetch", "restore"]
+    );
     assert_eq!(names(&spec.containers), ["serve", "drill"]);
     assert_eq!(spec.restart_policy.as_deref(), Some("Never"));
     assert_eq!(spec.automount_service_account_token, Some(false));
     assert_eq!(spec.node_selector.as_ref().unwrap()["disk"], "fast");
     let requests = [
-        (labels::REQUEST, spec.init_containers.as_ref().unwrap()[0].args.clone()),
+        (
+            labels::REQUEST,
+            spec.init_containers.as_ref().unwrap()[0].args.clone(),
+        ),
         (labels::DRILL_REQUEST, spec.containers[1].args.clone()),
     ];
     for (annotation, args) in requests {
@@ -113,7 +136,10 @@ fn pods_are_observed_as_they_were_built() {
     let facts = objects.facts(now);
     let observed = facts.drill.unwrap();
     assert_eq!(observed.due, at("2026-11-18T12:00:35Z"));
-    assert_eq!((&*observed.backup_uid, &*observed.version), ("b-uid", "3.6.16"));
+    assert_eq!(
+        (&*observed.backup_uid, &*observed.version),
+        ("b-uid", "3.6.16")
+    );
     assert!(facts.reading.contains(&location("b1")));
 
     let task = PruneTask {
@@ -124,7 +150,11 @@ fn pods_are_observed_as_they_were_built() {
         delete: vec![location("b1")],
     };
     let (schedule, store) = (schedule(), store());
-    let params = PodParams { schedule: &schedule, store: &store, image: "agent:1" };
+    let params = PodParams {
+        schedule: &schedule,
+        store: &store,
+        image: "agent:1",
+    };
     objects.pods = vec![prune_pod(params, task).unwrap()];
     let observed = objects.facts(now).prune.unwrap();
     assert!(observed.delete.contains(&location("b1")) && observed.outcome.is_none());

@@ -65,7 +65,9 @@ impl Cron {
             .find_next_occurrence(&date(2024, 1, 1).at(0, 0, 0, 0), true)
             .is_err()
         {
-            return Err(invalid("matches no date of the calendar. Correct the day or the month"));
+            return Err(invalid(
+                "matches no date of the calendar. Correct the day or the month",
+            ));
         }
         Ok(Self { pattern, zone })
     }
@@ -87,10 +89,7 @@ impl Cron {
     /// Returns the last due time that is not after this one.
     pub fn last_until(&self, time: UnixTime) -> Option<UnixTime> {
         // While clocks repeat an hour, later local times of that hour were due already.
-        let mut local = self
-            .local(time)?
-            .checked_add(MAX_FOLD_HOURS.hours())
-            .ok()?;
+        let mut local = self.local(time)?.checked_add(MAX_FOLD_HOURS.hours()).ok()?;
         let mut is_inclusive = true;
         for _ in 0..MAX_TRIES {
             local = self

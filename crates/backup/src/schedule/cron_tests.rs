@@ -39,7 +39,12 @@ fn names_and_fields_are_accepted() {
 #[test]
 fn a_leap_day_is_a_date() {
     assert_eq!(
-        due("0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", "2029-01-01T00:00:00Z"),
+        due(
+            "0 0 29 2 *",
+            "UTC",
+            "2026-01-01T00:00:00Z",
+            "2029-01-01T00:00:00Z"
+        ),
         ["2028-02-29T00:00:00Z"]
     );
 }
@@ -70,13 +75,22 @@ fn invalid_expressions_are_rejected_with_the_reason() {
 #[test]
 fn an_expression_that_never_matches_is_rejected() {
     for expression in ["0 0 30 2 *", "0 0 31 4,6,9,11 *"] {
-        assert!(error(expression).contains("matches no date"), "{expression}");
+        assert!(
+            error(expression).contains("matches no date"),
+            "{expression}"
+        );
     }
 }
 
 #[test]
 fn an_unknown_time_zone_is_rejected() {
-    for name in ["Mars/Olympus", "CEST", "", "Etc/Unknown", "../../etc/passwd"] {
+    for name in [
+        "Mars/Olympus",
+        "CEST",
+        "",
+        "Etc/Unknown",
+        "../../etc/passwd",
+    ] {
         assert!(time_zone(name).unwrap_err().contains("IANA"), "{name}");
     }
     assert!(time_zone("Australia/Lord_Howe").is_ok());
@@ -88,12 +102,25 @@ fn a_skipped_local_time_is_due_when_clocks_are_advanced() {
     let days = ("2026-03-28T00:00:00Z", "2026-03-30T12:00:00Z");
     assert_eq!(
         due("30 2 * * *", "Europe/Berlin", days.0, days.1),
-        ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]
+        [
+            "2026-03-28T01:30:00Z",
+            "2026-03-29T01:00:00Z",
+            "2026-03-30T00:30:00Z"
+        ]
     );
     // All skipped times, and 03:00, are due at the same instant, once.
     assert_eq!(
-        due("*/15 * * * *", "Europe/Berlin", "2026-03-29T00:30:00Z", "2026-03-29T01:15:00Z"),
-        ["2026-03-29T00:45:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:15:00Z"]
+        due(
+            "*/15 * * * *",
+            "Europe/Berlin",
+            "2026-03-29T00:30:00Z",
+            "2026-03-29T01:15:00Z"
+        ),
+        [
+            "2026-03-29T00:45:00Z",
+            "2026-03-29T01:00:00Z",
+            "2026-03-29T01:15:00Z"
+        ]
     );
 }
 
@@ -106,7 +133,12 @@ fn a_local_time_that_exists_twice_is_due_once() {
         ["2026-11-01T05:30:00Z", "2026-11-02T06:30:00Z"]
     );
     assert_eq!(
-        due("*/30 * * * *", "America/New_York", "2026-11-01T05:00:00Z", "2026-11-01T07:00:00Z"),
+        due(
+            "*/30 * * * *",
+            "America/New_York",
+            "2026-11-01T05:00:00Z",
+            "2026-11-01T07:00:00Z"
+        ),
         ["2026-11-01T05:30:00Z", "2026-11-01T07:00:00Z"]
     );
 }
@@ -115,21 +147,39 @@ fn a_local_time_that_exists_twice_is_due_once() {
 fn a_change_of_half_an_hour_is_handled() {
     // Lord Howe: 02:00 becomes 02:30 on 2026-10-04, and 02:00 becomes 01:30 on 2027-04-04.
     assert_eq!(
-        due("15 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00:00Z", "2026-10-04T12:00:00Z"),
+        due(
+            "15 2 * * *",
+            "Australia/Lord_Howe",
+            "2026-10-03T12:00:00Z",
+            "2026-10-04T12:00:00Z"
+        ),
         ["2026-10-03T15:30:00Z"]
     );
     assert_eq!(
-        due("45 1 * * *", "Australia/Lord_Howe", "2027-04-03T12:00:00Z", "2027-04-04T12:00:00Z"),
+        due(
+            "45 1 * * *",
+            "Australia/Lord_Howe",
+            "2027-04-03T12:00:00Z",
+            "2027-04-04T12:00:00Z"
+        ),
         ["2027-04-03T14:45:00Z"]
     );
 }
 
 #[test]
 fn the_last_due_time_is_the_greatest_that_has_passed() {
-    let zones = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"];
+    let zones = [
+        "UTC",
+        "Europe/Berlin",
+        "America/New_York",
+        "Australia/Lord_Howe",
+    ];
     let expressions = ["*/20 * * * *", "30 2 * * *", "45 1 * * SUN", "@hourly"];
     // A year that contains all changes, in steps that hit every part of an hour.
-    for (zone, expression) in zones.iter().flat_map(|zone| expressions.map(|it| (zone, it))) {
+    for (zone, expression) in zones
+        .iter()
+        .flat_map(|zone| expressions.map(|it| (zone, it)))
+    {
         let cron = cron(expression, zone);
         let mut last = cron.last_until(at("2026-03-01T00:00:00Z")).unwrap();
         let mut next = cron.next_after(last).unwrap();
@@ -139,8 +189,16 @@ fn the_last_due_time_is_the_greatest_that_has_passed() {
                 last = next;
                 next = cron.next_after(last).unwrap();
             }
-            assert_eq!(cron.last_until(now), Some(last), "{expression} {zone} {now:?}");
-            assert_eq!(cron.next_after(now), Some(next), "{expression} {zone} {now:?}");
+            assert_eq!(
+                cron.last_until(now),
+                Some(last),
+                "{expression} {zone} {now:?}"
+            );
+            assert_eq!(
+                cron.next_after(now),
+                Some(next),
+                "{expression} {zone} {now:?}"
+            );
             now = UnixTime(now.0 + 1_777);
         }
     }
@@ -151,7 +209,14 @@ fn a_stamp_is_parsed_back() {
     let time = at("2026-11-18T11:23:45Z");
     assert_eq!(stamp(time), "20261118t112345z");
     assert_eq!(parse_stamp("20261118t112345z"), Some(time));
-    for text in ["", "20261118T112345Z", "20261318t112345z", "20261118t112345", "2026111xt112345z", "é0261118t11234z"] {
+    for text in [
+        "",
+        "20261118T112345Z",
+        "20261318t112345z",
+        "20261118t112345",
+        "2026111xt112345z",
+        "é0261118t11234z",
+    ] {
         assert_eq!(parse_stamp(text), None, "{text}");
     }
 }

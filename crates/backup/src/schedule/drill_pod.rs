@@ -70,10 +70,16 @@ fn verdict(pod: &Pod) -> Option<Verdict> {
         });
     }
     // Evicted, DeadlineExceeded, NodeLost: the containers were killed.
-    if let Some(reason) = pod.status.as_ref().and_then(|status| status.reason.as_deref())
+    if let Some(reason) = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.reason.as_deref())
         && pods::is_finished(pod)
     {
-        let message = pod.status.as_ref().and_then(|status| status.message.as_deref());
+        let message = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.message.as_deref());
         return Some(Verdict::NotRun(sentence(&format!(
             "The pod was ended: {reason}: {}",
             message.unwrap_or("Kubernetes gives no message")
@@ -87,7 +93,9 @@ fn verdict(pod: &Pod) -> Option<Verdict> {
         return Some(application_verdict(SERVE, ended));
     }
     for container in [FETCH, DRILL] {
-        if let Some(ended) = terminated(pod, container).filter(|it| container == DRILL || it.exit_code != 0) {
+        if let Some(ended) =
+            terminated(pod, container).filter(|it| container == DRILL || it.exit_code != 0)
+        {
             return Some(Verdict::NotRun(format!(
                 "The agent ended with exit code {} and without a report that can be read ({}).",
                 ended.exit_code,
@@ -146,15 +154,25 @@ fn failure_verdict(failure: &TaskFailure) -> Verdict {
 
 /// Returns the verdict of a container of the application that has failed.
 fn application_verdict(container: &str, ended: &ContainerStateTerminated) -> Verdict {
-    let text: String = ended.message.as_deref().unwrap_or_default().trim().chars().collect();
+    let text: String = ended
+        .message
+        .as_deref()
+        .unwrap_or_default()
+        .trim()
+        .chars()
+        .collect();
     let skipped = text.chars().count().saturating_sub(MAX_TEXT_CHARS);
     // The end of a log names the reason.
     let text: String = text.chars().skip(skipped).collect();
     let reason = ended.reason.as_deref().unwrap_or_default();
     let is_killed = KILLED.contains(&ended.exit_code)
         || ended.signal.is_some_and(|signal| signal != 0)
-        || matches!(reason, "OOMKilled" | "ContainerCannotRun" | "StartError" | "Evicted");
-    let has_no_space = text.contains("no space left on device") || text.contains("disk quota exceeded");
+        || matches!(
+            reason,
+            "OOMKilled" | "ContainerCannotRun" | "StartError" | "Evicted"
+        );
+    let has_no_space =
+        text.contains("no space left on device") || text.contains("disk quota exceeded");
     let message = sentence(&format!(
         "The container {container} ended with exit code {} ({reason}): {text}",
         ended.exit_code
@@ -210,11 +228,16 @@ pub fn ended_at(pod: &Pod, now: UnixTime) -> UnixTime {
         Some(UnixTime(time.0.as_second()))
     };
     // The container that serves is killed after the others have ended.
-    let result = ended(DRILL).or_else(|| ended(RESTORE)).or_else(|| ended(FETCH));
+    let result = ended(DRILL)
+        .or_else(|| ended(RESTORE))
+        .or_else(|| ended(FETCH));
     if let Some(result) = result {
         return result;
     }
-    let conditions = pod.status.iter().filter_map(|status| status.conditions.as_ref());
+    let conditions = pod
+        .status
+        .iter()
+        .filter_map(|status| status.conditions.as_ref());
     let changed = conditions
         .flatten()
         .filter_map(|condition| condition.last_transition_time.as_ref());

@@ -37,7 +37,10 @@ fn result(pod: &Pod) -> (DrillResult, String) {
 }
 
 fn after_restore(serve: Value, drill: Value) -> Pod {
-    let init = [terminated(FETCH, 0, "Completed", ""), terminated(RESTORE, 0, "Completed", "")];
+    let init = [
+        terminated(FETCH, 0, "Completed", ""),
+        terminated(RESTORE, 0, "Completed", ""),
+    ];
     pod("Running", &init, &[serve, drill])
 }
 
@@ -58,17 +61,35 @@ fn differences_and_damage_count_as_damage() {
     for reason in ["DataDiffers", "BackupDamaged", "BackupNotFound"] {
         let drill = terminated(DRILL, 1, "Error", &outcome(reason, "41 of 42 keys"));
         let found = result(&after_restore(running(SERVE), drill));
-        assert_eq!(found, (DrillResult::Damaged, "41 of 42 keys.".to_owned()), "{reason}");
+        assert_eq!(
+            found,
+            (DrillResult::Damaged, "41 of 42 keys.".to_owned()),
+            "{reason}"
+        );
         let fetch = terminated(FETCH, 1, "Error", &outcome(reason, "No manifest."));
-        assert_eq!(result(&pod("Failed", &[fetch], &[])).0, DrillResult::Damaged);
+        assert_eq!(
+            result(&pod("Failed", &[fetch], &[])).0,
+            DrillResult::Damaged
+        );
     }
 }
 
 #[test]
 fn a_store_that_cannot_be_read_proves_no_damage() {
-    for reason in ["Unreachable", "NoSpace", "AccessDenied", "NotSupported", "DeadlineExceeded", "Other"] {
+    for reason in [
+        "Unreachable",
+        "NoSpace",
+        "AccessDenied",
+        "NotSupported",
+        "DeadlineExceeded",
+        "Other",
+    ] {
         let fetch = terminated(FETCH, 1, "Error", &outcome(reason, "Reason."));
-        assert_eq!(result(&pod("Failed", &[fetch], &[])).0, DrillResult::NotRun, "{reason}");
+        assert_eq!(
+            result(&pod("Failed", &[fetch], &[])).0,
+            DrillResult::NotRun,
+            "{reason}"
+        );
     }
 }
 
@@ -79,14 +100,25 @@ fn an_application_that_rejects_the_data_shows_damage() {
     let found = result(&pod("Failed", &[fetched.clone(), restore], &[]));
     assert_eq!(found.0, DrillResult::Damaged);
     assert!(found.1.contains("expected sha256"), "{}", found.1);
-    let drill = terminated(DRILL, 1, "Error", &outcome("SourceFailed", "Connection refused."));
+    let drill = terminated(
+        DRILL,
+        1,
+        "Error",
+        &outcome("SourceFailed", "Connection refused."),
+    );
     let serve = terminated(SERVE, 2, "Error", "panic: page 7 already freed");
     assert_eq!(result(&after_restore(serve, drill)).0, DrillResult::Damaged);
 
     let full = terminated(RESTORE, 1, "Error", "write db: no space left on device");
-    assert_eq!(result(&pod("Failed", &[fetched.clone(), full], &[])).0, DrillResult::NotRun);
+    assert_eq!(
+        result(&pod("Failed", &[fetched.clone(), full], &[])).0,
+        DrillResult::NotRun
+    );
     let killed = terminated(RESTORE, 137, "OOMKilled", "");
-    assert_eq!(result(&pod("Failed", &[fetched, killed], &[])).0, DrillResult::NotRun);
+    assert_eq!(
+        result(&pod("Failed", &[fetched, killed], &[])).0,
+        DrillResult::NotRun
+    );
 }
 
 #[test]
@@ -125,7 +157,10 @@ fn an_agent_without_a_report_proves_nothing() {
 #[test]
 fn a_drill_runs_as_soon_as_a_container_has_started() {
     let pending = pod("Pending", &[], &[]);
-    assert_eq!(state(&pending, "b1", NOW), DrillPodState::Pending(String::new()));
+    assert_eq!(
+        state(&pending, "b1", NOW),
+        DrillPodState::Pending(String::new())
+    );
     let fetching = pod("Pending", &[running(FETCH)], &[]);
     assert_eq!(state(&fetching, "b1", NOW), DrillPodState::Running);
     let comparing = after_restore(terminated(SERVE, 2, "Error", "panic"), running(DRILL));

@@ -43,7 +43,10 @@ impl ScheduleObjects {
         let schedule = &self.schedule;
         let (name, spec) = (schedule.name_any(), &schedule.spec);
         let created = schedule.metadata.creation_timestamp.as_ref();
-        let backups = self.backups.iter().map(|backup| backup_facts(&name, backup, spec));
+        let backups = self
+            .backups
+            .iter()
+            .map(|backup| backup_facts(&name, backup, spec));
         ScheduleFacts {
             now,
             created: created.map_or(now, unix),
@@ -52,7 +55,9 @@ impl ScheduleObjects {
             backups: backups.flatten().collect(),
             store: self.store.as_ref().map(store_facts).into(),
             cluster: self.cluster_facts(),
-            prune: self.own_pod(&prune_pod_name(&name)).map(|pod| prune_facts(pod, now)),
+            prune: self
+                .own_pod(&prune_pod_name(&name))
+                .map(|pod| prune_facts(pod, now)),
             drill: self
                 .own_pod(&drill_pod_name(&name))
                 .and_then(|pod| drill_facts(pod, now)),

@@ -79,8 +79,15 @@ fn backups_of_the_cluster_and_names_of_the_schedule_are_observed() {
     let own = &facts.backups[0];
     assert_eq!((own.run, own.phase), (2, BackupPhase::Complete));
     assert_eq!(own.proven, Some(at(NOW)));
-    assert!(own.size > 26_000_000 && own.size < 27_000_000, "{}", own.size);
-    assert_eq!(facts.recorded.last_scheduled, Some(at("2026-11-18T12:00:05Z")));
+    assert!(
+        own.size > 26_000_000 && own.size < 27_000_000,
+        "{}",
+        own.size
+    );
+    assert_eq!(
+        facts.recorded.last_scheduled,
+        Some(at("2026-11-18T12:00:05Z"))
+    );
     assert!(facts.store.present().unwrap().is_ready);
     assert!(facts.cluster.is_absent());
 }
@@ -93,7 +100,10 @@ fn a_pod_of_another_owner_is_not_observed() {
     assert_eq!(objects.facts(at(NOW)).drill, None);
     objects.pods = vec![pod("orders-drill", "u1", annotations())];
     let drill = objects.facts(at(NOW)).drill.unwrap();
-    assert_eq!((drill.backup.as_str(), drill.due), ("b1", UnixTime(1_800_000_000)));
+    assert_eq!(
+        (drill.backup.as_str(), drill.due),
+        ("b1", UnixTime(1_800_000_000))
+    );
 }
 
 #[test]
@@ -105,7 +115,10 @@ fn the_places_that_pods_read_are_observed() {
     });
     let mut objects = objects();
     objects.pods = vec![pod("restore", "u9", json!({ "any": request.to_string() }))];
-    assert_eq!(objects.facts(at(NOW)).reading, BTreeSet::from(["place".to_owned()]));
+    assert_eq!(
+        objects.facts(at(NOW)).reading,
+        BTreeSet::from(["place".to_owned()])
+    );
     objects.pods[0].status = Some(serde_json::from_value(json!({ "phase": "Succeeded" })).unwrap());
     assert!(objects.facts(at(NOW)).reading.is_empty());
 }

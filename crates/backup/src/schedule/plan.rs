@@ -57,7 +57,9 @@ pub fn describe_run(name: &str, run: u32, why: RunReason) -> String {
     match why {
         RunReason::First => format!("Takes Backup {name}: the schedule is new."),
         RunReason::Due => format!("Takes Backup {name}."),
-        RunReason::Retry => format!("Takes Backup {name}: the last one has failed. Attempt {run} of 4."),
+        RunReason::Retry => {
+            format!("Takes Backup {name}: the last one has failed. Attempt {run} of 4.")
+        }
         RunReason::Damaged => format!("Takes Backup {name}: the newest one is damaged."),
     }
 }

@@ -6,12 +6,10 @@ use evenkeel_api::backup::labels;
 use evenkeel_api::{Backup, BackupSchedule, BackupStore, DrillResult, quantity};
 use evenkeel_archive::tasks::PruneTask;
 use evenkeel_runtime::{
-    Action, CacheSync, CachedVersion, Error, EventSpec, Expectations, Expected, Explanation,
-    ObjectKey, ObjectWriter, Observation, ObserveFrom, Outcome, Plan, Reconciler, ResourceKey,
-    SharedClock, Triggers, Watches, cache,
+    Action, CachedVersion, Error, EventSpec, Expectations, Expected, Explanation, ObjectKey,
+    ObjectWriter, Observation, ObserveFrom, Outcome, Plan, Reconciler, ResourceKey, SharedClock,
+    cache,
 };
-use futures::StreamExt;
-use futures::stream::{self, select_all};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::{ListParams, ObjectMeta, Patch, PatchParams};
@@ -25,6 +23,7 @@ use super::facts::ScheduleFacts;
 use super::observe::{ScheduleObjects, object_time};
 use super::plan::{ScheduleCreate, SchedulePatch, ScheduleWait};
 use super::status::{self, StatusOf};
+use super::watches::ScheduleCaches;
 use crate::agent_pod::StoreAccess;
 use crate::engine::{DrillSource, Engines};
 
@@ -33,85 +32,6 @@ pub const CONTROLLER: &str = "evenkeel.dev/backup-schedule";
 /// The seconds that a drill may take per GiB of data, for a store of 20 MiB/s, and the least.
 const DRILL_SECONDS_PER_GIB: u64 = 180;
 const MIN_DRILL_SECONDS: u64 = 1_800;
-
-/// The caches that the watches fill.
-pub struct ScheduleCaches {
-    schedules: Store<BackupSchedule>,
-    backups: Store<Backup>,
-    stores: Store<BackupStore>,
-    pods: Store<Pod>,
-    sync: CacheSync,
-}
-
-/// Returns the caches and the triggers of reconciles. The caches are filled only while the triggers are polled.
-pub fn watch(watches: &Watches) -> (ScheduleCaches, Triggers<BackupSchedule>) {
-    let schedules = watches.watch::<BackupSchedule>(None);
-    let (backups, backup_changes) = watches.watch::<Backup>(None);
-    let (stores, store_changes) = watches.watch::<BackupStore>(None);
-    let (pods, pod_changes) = watches.watch::<Pod>(Some(labels::TASK));
-    let known = schedules.0.clone();
-    let of_backups = backup_changes.flat_map(move |backup| {
-        let keys = backup.map_or_else(|_| Vec::new(), |backup| schedules_of(&known, &backup));
-        stream::iter(keys)
-    });
-    let known = schedules.0.clone();
-    let of_stores = store_changes.flat_map(move |store| {
-        let keys = store.map_or_else(|_| Vec::new(), |store| schedules_with(&known, &store));
-        stream::iter(keys)
-    });
-    let of_pods = pod_changes.filter_map(|pod| {
-        let key = pod.ok().and_then(|pod| {
-            Some(ResourceKey {
-                namespace: pod.namespace()?,
-                name: pod.labels().get(labels::SCHEDULE)?.clone(),
-            })
-        });
-        std::future::ready(key)
-    });
-    let caches = ScheduleCaches {
-        schedules: schedules.0.clone(),
-        backups,
-        stores,
-        pods,
-        sync: watches.cache_sync(),
-    };
-    let triggers = Triggers {
-        resources: schedules,
-        related: select_all([of_backups.boxed(), of_stores.boxed(), of_pods.boxed()]).boxed(),
-        all: stream::pending().boxed(),
-    };
-    (caches, triggers)
-}
-
-/// Returns the schedules that a change of a Backup concerns: its own, and all others of the same cluster.
-fn schedules_of(schedules: &Store<BackupSchedule>, backup: &Backup) -> Vec<ResourceKey> {
-    find(schedules, backup, |schedule| {
-        schedule.spec.cluster == backup.spec.cluster
-    })
-}
-
-fn schedules_with(schedules: &Store<BackupSchedule>, store: &BackupStore) -> Vec<ResourceKey> {
-    let name = store.name_any();
-    find(schedules, store, |schedule| schedule.spec.policy.store == name)
-}
-
-fn find<K: Resource<DynamicType = ()>>(
-    schedules: &Store<BackupSchedule>,
-    object: &K,
-    is_concerned: impl Fn(&BackupSchedule) -> bool,
-) -> Vec<ResourceKey> {
-    let namespace = object.meta().namespace.clone().unwrap_or_default();
-    schedules
-        .state()
-        .iter()
-        .filter(|schedule| schedule.namespace().as_deref() == Some(&*namespace))
-        .filter(|schedule| is_concerned(schedule))
-        .map(|schedule| ResourceKey {
-            namespace: namespace.clone(),
-            name: schedule.name_any(),
-        })
-        .collect()
-}
 
 /// Reconciles the BackupSchedules of one scope.
 pub struct ScheduleReconciler {
@@ -223,7 +143,9 @@ impl ScheduleReconciler {
         let objects = &observation.objects;
         match create {
             ScheduleCreate::Backup { name, run, why: _ } => {
-                writer.create(&build::backup(&objects.schedule, name, *run)).await
+                writer
+                    .create(&build::backup(&objects.schedule, name, *run))
+                    .await
             }
             ScheduleCreate::PrunePod { lineage, delete } => {
                 let Some((engine, _)) = &objects.cluster else {
@@ -281,7 +203,9 @@ impl ScheduleReconciler {
         };
         let status = drill.backup.status.as_ref();
         let source = DrillSource {
-            location: status.map(|status| status.location.clone()).unwrap_or_default(),
+            location: status
+                .map(|status| status.location.clone())
+                .unwrap_or_default(),
             file: build::fetched_file(),
             directory: build::restored_directory(),
             started_at: object_time(observation.facts.now).0.to_string(),
@@ -299,7 +223,10 @@ impl ScheduleReconciler {
         store: &'a StoreAccess,
     ) -> Result<PodParams<'a>, Error> {
         let image = self.agent_image.as_deref().ok_or_else(|| {
-            Error::other("start an agent", "the flag --agent-image of the operator is not set")
+            Error::other(
+                "start an agent",
+                "the flag --agent-image of the operator is not set",
+            )
         })?;
         Ok(PodParams {
             schedule: &objects.schedule,
@@ -571,7 +498,10 @@ fn described(action: &Action<'_, Schedules>) -> String {
             super::plan::describe_run(name, *run, *why)
         }
         Action::Create(ScheduleCreate::PrunePod { delete, .. }) => {
-            format!("Deletes {} backups that no rule of spec.keep keeps.", delete.len())
+            format!(
+                "Deletes {} backups that no rule of spec.keep keeps.",
+                delete.len()
+            )
         }
         Action::Create(ScheduleCreate::DrillPod { backup, .. }) => {
             format!("Restores Backup {backup} in a pod, and compares its data.")

@@ -165,7 +165,10 @@ fn ready_with_store(outlook: &Outlook<'_>) -> NewCondition {
         .last_run()
         .filter(|backup| backup.phase == BackupPhase::Failed);
     if let Some(failed) = failed {
-        let message = format!("Backup {} has failed: {}{next}", failed.name, failed.message);
+        let message = format!(
+            "Backup {} has failed: {}{next}",
+            failed.name, failed.message
+        );
         return condition(READY, "False", "BackupFailed", message);
     }
     if runs.is_overdue {
@@ -222,11 +225,17 @@ fn recoverable(outlook: &Outlook<'_>) -> NewCondition {
             format!("Backups exist, but none was ever restored.{why}{advice}"),
         );
     };
-    let restored = format!("Backup {} was restored at {}.", success.backup, text(success.at));
+    let restored = format!(
+        "Backup {} was restored at {}.",
+        success.backup,
+        text(success.at)
+    );
     if facts.policy.drill.is_none() {
         return unknown(
             "DrillOverdue",
-            format!("{restored} No later backup is restored. Set spec.drill, for example to @weekly."),
+            format!(
+                "{restored} No later backup is restored. Set spec.drill, for example to @weekly."
+            ),
         );
     }
     if not_run.is_some() || drills.is_overdue {
@@ -243,7 +252,11 @@ fn recoverable(outlook: &Outlook<'_>) -> NewCondition {
 }
 
 /// Returns the events about changes of the state, by comparing the status with the one before.
-pub fn events(old: &BackupScheduleStatus, new: &BackupScheduleStatus, skipped: Option<UnixTime>) -> Vec<EventSpec> {
+pub fn events(
+    old: &BackupScheduleStatus,
+    new: &BackupScheduleStatus,
+    skipped: Option<UnixTime>,
+) -> Vec<EventSpec> {
     let mut events = Vec::new();
     let reason = |status: &BackupScheduleStatus, type_: &str| {
         let condition = find(&status.conditions, type_);
@@ -265,22 +278,39 @@ pub fn events(old: &BackupScheduleStatus, new: &BackupScheduleStatus, skipped: O
         "Scheduled" if was == "BackupFailed" || was == "BackupOverdue" => {
             let note = new.last_success.as_ref().map_or_else(
                 || "Backups are taken on the schedule again.".to_owned(),
-                |last| format!("Backup {} is complete. Backups are taken on the schedule again.", last.name),
+                |last| {
+                    format!(
+                        "Backup {} is complete. Backups are taken on the schedule again.",
+                        last.name
+                    )
+                },
             );
             events.push(EventSpec::normal("BackupRecovered", "Backup", note));
         }
         _ => {}
     }
     let (was, is) = (reason(old, RECOVERABLE), reason(new, RECOVERABLE));
-    let last_drill = |status: &BackupScheduleStatus| status.drill.as_ref().and_then(|it| it.last.clone());
+    let last_drill =
+        |status: &BackupScheduleStatus| status.drill.as_ref().and_then(|it| it.last.clone());
     if is == "DrillFailed" && was != is {
-        events.push(EventSpec::warning("DrillFailed", "Drill", message(RECOVERABLE)));
+        events.push(EventSpec::warning(
+            "DrillFailed",
+            "Drill",
+            message(RECOVERABLE),
+        ));
     } else if is == "Proven" && was == "DrillFailed" {
-        events.push(EventSpec::normal("DrillRecovered", "Drill", message(RECOVERABLE)));
+        events.push(EventSpec::normal(
+            "DrillRecovered",
+            "Drill",
+            message(RECOVERABLE),
+        ));
     } else if last_drill(old) != last_drill(new)
         && let Some(last) = last_drill(new).filter(|last| last.result == DrillResult::NotRun)
     {
-        let note = format!("The drill of Backup {} could not run: {}", last.backup, last.message);
+        let note = format!(
+            "The drill of Backup {} could not run: {}",
+            last.backup, last.message
+        );
         events.push(EventSpec::warning("DrillNotRun", "Drill", note));
     }
     if let Some(due) = skipped {
@@ -296,7 +326,9 @@ pub fn events(old: &BackupScheduleStatus, new: &BackupScheduleStatus, skipped: O
 
 /// Returns a time for people.
 fn text(time: UnixTime) -> String {
-    Timestamp::from_second(time.0).unwrap_or_default().to_string()
+    Timestamp::from_second(time.0)
+        .unwrap_or_default()
+        .to_string()
 }
 
 #[cfg(test)]

@@ -62,7 +62,9 @@ fn drilled(result: DrillResult) -> ScheduleFacts {
 fn ready_names_the_first_obstacle() {
     let mut facts = settled();
     assert_eq!(reason(&status_of(&facts), READY), "True Scheduled");
-    facts.backups.push(backup(at("2026-11-18T12:08:00Z"), BackupPhase::Failed));
+    facts
+        .backups
+        .push(backup(at("2026-11-18T12:08:00Z"), BackupPhase::Failed));
     let failed = status_of(&facts);
     assert_eq!(reason(&failed, READY), "False BackupFailed");
     let message = &find(&failed.conditions, READY).unwrap().message;
@@ -87,7 +89,9 @@ fn ready_names_the_first_obstacle() {
 fn a_backup_that_does_not_end_is_overdue() {
     let mut facts = settled();
     facts.recorded.last_scheduled = Some(at("2026-11-18T13:00:00Z"));
-    facts.backups.push(backup(at("2026-11-18T13:00:00Z"), BackupPhase::Running));
+    facts
+        .backups
+        .push(backup(at("2026-11-18T13:00:00Z"), BackupPhase::Running));
     facts.now = at("2026-11-18T13:39:59Z");
     assert_eq!(reason(&status_of(&facts), READY), "True Scheduled");
     facts.now = at("2026-11-18T13:40:00Z");
@@ -124,12 +128,17 @@ fn recoverable_is_true_only_after_a_drill() {
 #[test]
 fn the_status_lists_times_and_results() {
     let mut facts = drilled(DrillResult::Proven);
-    facts.backups.push(backup(at("2026-11-18T12:08:00Z"), BackupPhase::Failed));
+    facts
+        .backups
+        .push(backup(at("2026-11-18T12:08:00Z"), BackupPhase::Failed));
     let status = status_of(&facts);
     assert_eq!(status.next_backup, Some(time(at("2026-11-18T12:09:30Z"))));
     assert_eq!(status.last_backup.unwrap().message, "The store failed.");
     let success = status.last_success.unwrap();
-    assert_eq!((success.name.as_str(), success.complete), ("orders-20261118t120005z", true));
+    assert_eq!(
+        (success.name.as_str(), success.complete),
+        ("orders-20261118t120005z", true)
+    );
     assert_eq!((status.backups, status.observed_generation), (1, Some(3)));
     let drill = status.drill.unwrap();
     assert_eq!(drill.next, Some(time(at("2026-11-19T00:00:00Z"))));
@@ -138,7 +147,11 @@ fn the_status_lists_times_and_results() {
 
 #[test]
 fn the_status_does_not_change_by_itself() {
-    for result in [DrillResult::Proven, DrillResult::Damaged, DrillResult::NotRun] {
+    for result in [
+        DrillResult::Proven,
+        DrillResult::Damaged,
+        DrillResult::NotRun,
+    ] {
         let mut facts = drilled(result);
         let first = status_of(&facts);
         facts.now = at("2026-11-18T12:11:40Z");
@@ -148,24 +161,34 @@ fn the_status_does_not_change_by_itself() {
 }
 
 fn reasons(old: &BackupScheduleStatus, new: &BackupScheduleStatus) -> Vec<String> {
-    events(old, new, None).into_iter().map(|event| event.reason).collect()
+    events(old, new, None)
+        .into_iter()
+        .map(|event| event.reason)
+        .collect()
 }
 
 #[test]
 fn changes_are_reported_as_events() {
     let good = status_of(&drilled(DrillResult::Proven));
     let mut facts = drilled(DrillResult::Proven);
-    facts.backups.push(backup(at("2026-11-18T12:08:00Z"), BackupPhase::Failed));
+    facts
+        .backups
+        .push(backup(at("2026-11-18T12:08:00Z"), BackupPhase::Failed));
     let failed = status_of(&facts);
     assert_eq!(reasons(&good, &failed), ["BackupFailed"]);
-    facts.backups.push(backup(at("2026-11-18T12:09:30Z"), BackupPhase::Failed));
+    facts
+        .backups
+        .push(backup(at("2026-11-18T12:09:30Z"), BackupPhase::Failed));
     let failed_again = status_of(&facts);
     assert_eq!(reasons(&failed, &failed_again), ["BackupFailed"]);
     assert_eq!(reasons(&failed_again, &good), ["BackupRecovered"]);
     let damaged = status_of(&drilled(DrillResult::Damaged));
     assert_eq!(reasons(&good, &damaged), ["DrillFailed"]);
     assert_eq!(reasons(&damaged, &good), ["DrillRecovered"]);
-    assert_eq!(reasons(&good, &status_of(&drilled(DrillResult::NotRun))), ["DrillNotRun"]);
+    assert_eq!(
+        reasons(&good, &status_of(&drilled(DrillResult::NotRun))),
+        ["DrillNotRun"]
+    );
     let skipped = events(&good, &good, Some(at("2026-11-18T12:00:00Z")));
     assert_eq!(skipped[0].reason, "BackupSkipped");
 }

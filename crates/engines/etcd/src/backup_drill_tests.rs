@@ -19,7 +19,10 @@ fn a_drill_restores_with_the_version_of_the_cluster_and_skips_no_revision() {
     let parts = parts(json!({ "version": "3.6.16" }));
     assert_eq!(parts.version, "3.6.16");
     let text = parts.restore.to_string();
-    assert!(text.contains("etcdutl") && text.contains("/work/backup"), "{text}");
+    assert!(
+        text.contains("etcdutl") && text.contains("/work/backup"),
+        "{text}"
+    );
     assert!(text.contains("v3.6.16") && !text.contains("bump"), "{text}");
     assert_eq!(parts.restore["name"], "restore");
 }
@@ -36,7 +39,10 @@ fn the_restored_data_is_served_on_loopback_only() {
     let Task::DrillEtcd(task) = parts.compare else {
         panic!();
     };
-    assert_eq!((task.endpoint.as_str(), task.location.as_str()), (CLIENT_URL, "place"));
+    assert_eq!(
+        (task.endpoint.as_str(), task.location.as_str()),
+        (CLIENT_URL, "place")
+    );
     for container in [&parts.serve, &parts.restore] {
         let mounts = container["volumeMounts"].as_array().unwrap();
         assert_eq!(mounts.len(), 1, "no credentials of the store");

@@ -503,7 +503,13 @@ fn backups() -> Vec<LeafCase> {
     use ChangeKind::ObjectsOnly;
     let with_backups = || json!({ "backup": { "store": "prod", "schedule": "@daily" } });
     let number = |leaf| {
-        case(leaf, ObjectsOnly, [json!(3), json!(24)], [json!(1001), json!(-1)]).with_base(with_backups())
+        case(
+            leaf,
+            ObjectsOnly,
+            [json!(3), json!(24)],
+            [json!(1001), json!(-1)],
+        )
+        .with_base(with_backups())
     };
     vec![
         case(
@@ -515,14 +521,24 @@ fn backups() -> Vec<LeafCase> {
             ],
             [json!({ "store": "prod" }), json!({ "schedule": "@daily" })],
         ),
-        case("spec.backup.store", ObjectsOnly, [json!("other"), json!("third")], [json!(""), json!(7)])
-            .with_base(with_backups())
-            .required(),
+        case(
+            "spec.backup.store",
+            ObjectsOnly,
+            [json!("other"), json!("third")],
+            [json!(""), json!(7)],
+        )
+        .with_base(with_backups())
+        .required(),
         case(
             "spec.backup.schedule",
             ObjectsOnly,
             [json!("@hourly"), json!("30 4 * * MON")],
-            [json!("daily"), json!("@yearly"), json!("* * * *"), json!("* * * * * *")],
+            [
+                json!("daily"),
+                json!("@yearly"),
+                json!("* * * *"),
+                json!("* * * * * *"),
+            ],
         )
         .with_base(with_backups())
         .required(),
@@ -533,8 +549,13 @@ fn backups() -> Vec<LeafCase> {
             [json!("")],
         )
         .with_base(with_backups()),
-        case("spec.backup.ifMissed", ObjectsOnly, [json!("Skip"), json!("Once")], [json!("Never")])
-            .with_base(with_backups()),
+        case(
+            "spec.backup.ifMissed",
+            ObjectsOnly,
+            [json!("Skip"), json!("Once")],
+            [json!("Never")],
+        )
+        .with_base(with_backups()),
         case(
             "spec.backup.deadline",
             ObjectsOnly,
@@ -554,7 +575,12 @@ fn backups() -> Vec<LeafCase> {
             [json!("weekly"), json!("")],
         )
         .with_base(with_backups()),
-        case("spec.backup.suspend", ObjectsOnly, [json!(true), json!(false)], [json!("yes")])
-            .with_base(with_backups()),
+        case(
+            "spec.backup.suspend",
+            ObjectsOnly,
+            [json!(true), json!(false)],
+            [json!("yes")],
+        )
+        .with_base(with_backups()),
     ]
 }

@@ -5,9 +5,7 @@ use evenkeel_archive::tasks::{FailureReason, Outcome, TaskFailure, TaskResult};
 use evenkeel_runtime::Observed;
 use serde_json::json;
 
-use super::super::facts::{
-    BackupFacts, DrillPodFacts, DrillPodState, DrillRecord, PrunePodFacts,
-};
+use super::super::facts::{BackupFacts, DrillPodFacts, DrillPodState, DrillRecord, PrunePodFacts};
 use super::super::plan::RunReason;
 use super::super::testing::{at, backup, facts, location};
 use super::*;
@@ -20,10 +18,13 @@ fn decide(facts: &ScheduleFacts) -> Plan<Schedules> {
 
 /// Returns the reason and the name of the Backup that the plan creates.
 fn created(facts: &ScheduleFacts) -> Option<(RunReason, u32, String)> {
-    decide(facts).create.into_iter().find_map(|create| match create {
-        ScheduleCreate::Backup { name, run, why } => Some((why, run, name)),
-        ScheduleCreate::PrunePod { .. } | ScheduleCreate::DrillPod { .. } => None,
-    })
+    decide(facts)
+        .create
+        .into_iter()
+        .find_map(|create| match create {
+            ScheduleCreate::Backup { name, run, why } => Some((why, run, name)),
+            ScheduleCreate::PrunePod { .. } | ScheduleCreate::DrillPod { .. } => None,
+        })
 }
 
 fn deleted(facts: &ScheduleFacts) -> Vec<String> {
@@ -38,10 +39,13 @@ fn deleted(facts: &ScheduleFacts) -> Vec<String> {
 }
 
 fn drilled(facts: &ScheduleFacts) -> Option<(String, UnixTime)> {
-    decide(facts).create.into_iter().find_map(|create| match create {
-        ScheduleCreate::DrillPod { backup, due, .. } => Some((backup, due)),
-        ScheduleCreate::Backup { .. } | ScheduleCreate::PrunePod { .. } => None,
-    })
+    decide(facts)
+        .create
+        .into_iter()
+        .find_map(|create| match create {
+            ScheduleCreate::DrillPod { backup, due, .. } => Some((backup, due)),
+            ScheduleCreate::Backup { .. } | ScheduleCreate::PrunePod { .. } => None,
+        })
 }
 
 /// Facts of a schedule whose last backup, of noon, is complete.
@@ -60,7 +64,11 @@ fn a_new_schedule_takes_a_backup_at_once() {
     let name = "orders-20261118t120005z".to_owned();
     assert_eq!(created(&facts), Some((RunReason::First, 1, name.clone())));
     facts.now = at("2026-11-18T12:00:40Z");
-    assert_eq!(created(&facts).unwrap().2, name, "a crash cannot create it twice");
+    assert_eq!(
+        created(&facts).unwrap().2,
+        name,
+        "a crash cannot create it twice"
+    );
     facts.backups = vec![backup(facts.created, BackupPhase::Running)];
     assert_eq!(created(&facts), None);
 }
@@ -74,7 +82,10 @@ fn the_first_backup_waits_for_cluster_and_store() {
     let plan = decide(&facts);
     assert!(plan.is_noop());
     assert_eq!(plan.waits, [ScheduleWait::Cluster]);
-    assert_eq!(plan.requeue, Requeue::At(plus(facts.now, CLUSTER_RETRY_SECONDS)));
+    assert_eq!(
+        plan.requeue,
+        Requeue::At(plus(facts.now, CLUSTER_RETRY_SECONDS))
+    );
 }
 
 #[test]
@@ -90,7 +101,10 @@ fn a_due_backup_is_named_after_its_due_time() {
     let mut facts = settled(json!({}));
     facts.now = at("2026-11-18T13:00:07Z");
     let (why, run, name) = created(&facts).unwrap();
-    assert_eq!((why, run, &*name), (RunReason::Due, 1, "orders-20261118t130000z"));
+    assert_eq!(
+        (why, run, &*name),
+        (RunReason::Due, 1, "orders-20261118t130000z")
+    );
 }
 
 #[test]
@@ -98,7 +112,9 @@ fn missed_backups_are_taken_once_or_skipped() {
     let mut facts = settled(json!({}));
     facts.now = at("2026-11-19T09:20:00Z");
     assert_eq!(created(&facts).unwrap().2, "orders-20261119t090000z");
-    facts.backups.push(backup(at("2026-11-19T09:00:00Z"), BackupPhase::Complete));
+    facts
+        .backups
+        .push(backup(at("2026-11-19T09:00:00Z"), BackupPhase::Complete));
     assert_eq!(created(&facts), None);
 
     let mut facts = settled(json!({ "ifMissed": "Skip" }));
@@ -108,7 +124,10 @@ fn missed_backups_are_taken_once_or_skipped() {
     let outlook = Outlook::new(&facts);
     assert!(outlook.plan().is_noop());
     assert_eq!(outlook.runs.skipped, Some(at("2026-11-19T09:00:00Z")));
-    assert_eq!(outlook.runs.last_scheduled, Some(at("2026-11-19T09:00:00Z")));
+    assert_eq!(
+        outlook.runs.last_scheduled,
+        Some(at("2026-11-19T09:00:00Z"))
+    );
     assert_eq!(outlook.runs.next, Some(at("2026-11-19T10:00:00Z")));
 }
 
@@ -156,7 +175,9 @@ fn a_failed_backup_is_retried_with_growing_delays() {
 #[test]
 fn a_suspended_schedule_does_nothing() {
     let mut facts = settled(json!({ "suspend": true, "drill": "@daily", "keep": { "last": 1 } }));
-    facts.backups.push(backup(at("2026-11-17T12:00:00Z"), BackupPhase::Complete));
+    facts
+        .backups
+        .push(backup(at("2026-11-17T12:00:00Z"), BackupPhase::Complete));
     facts.now = at("2026-11-20T12:00:00Z");
     let plan = decide(&facts);
     assert!(plan.is_noop());
@@ -187,7 +208,9 @@ fn a_clock_that_jumps_back_repeats_no_backup_and_stops_none() {
     facts.now = at("2026-11-18T13:00:02Z");
     assert_eq!(created(&facts).unwrap().2, "orders-20261118t130000z");
     // The due time for which a backup exists is not repeated.
-    facts.backups.push(backup(at("2026-11-19T11:00:00Z"), BackupPhase::Complete));
+    facts
+        .backups
+        .push(backup(at("2026-11-19T11:00:00Z"), BackupPhase::Complete));
     facts.now = plus(ahead, 10);
     assert_eq!(created(&facts), None);
 }
@@ -250,7 +273,11 @@ fn only_backups_of_this_schedule_and_lineage_are_deleted() {
 #[test]
 fn backups_are_deleted_only_after_a_complete_one() {
     let policy = || json!({ "keep": { "last": 1 }, "schedule": "@daily" });
-    for phase in [BackupPhase::Failed, BackupPhase::Running, BackupPhase::Pending] {
+    for phase in [
+        BackupPhase::Failed,
+        BackupPhase::Running,
+        BackupPhase::Pending,
+    ] {
         let mut facts = with_backups(4, policy());
         facts.backups[0] = backup(at("2026-11-18T12:00:00Z"), phase);
         assert!(deleted(&facts).is_empty(), "{phase}");
@@ -263,7 +290,9 @@ fn backups_are_deleted_only_after_a_complete_one() {
 #[test]
 fn a_backup_from_the_future_deletes_no_other() {
     let mut facts = with_backups(2, json!({ "keep": { "last": 2 } }));
-    facts.backups.push(backup(plus(facts.now, 86_400), BackupPhase::Complete));
+    facts
+        .backups
+        .push(backup(plus(facts.now, 86_400), BackupPhase::Complete));
     assert!(deleted(&facts).is_empty());
 }
 
@@ -283,15 +312,24 @@ fn objects_are_deleted_after_their_data_and_before_the_pod() {
     let mut facts = with_backups(3, json!({ "keep": { "last": 1 } }));
     facts.prune = Some(prune_pod(&facts, None));
     assert!(decide(&facts).is_noop(), "one at a time");
-    let pruned = Outcome::Succeeded(TaskResult::Pruned { deleted: 1, locked: 0 });
+    let pruned = Outcome::Succeeded(TaskResult::Pruned {
+        deleted: 1,
+        locked: 0,
+    });
     facts.prune = Some(prune_pod(&facts, Some(pruned)));
     let gone = facts.backups[1].clone();
     assert_eq!(
         decide(&facts).patch,
-        [SchedulePatch::DeleteBackup { backup: gone.name, uid: gone.uid }]
+        [SchedulePatch::DeleteBackup {
+            backup: gone.name,
+            uid: gone.uid
+        }]
     );
     facts.backups.remove(1);
-    assert!(matches!(&decide(&facts).patch[..], [SchedulePatch::DeletePod { .. }]));
+    assert!(matches!(
+        &decide(&facts).patch[..],
+        [SchedulePatch::DeletePod { .. }]
+    ));
 }
 
 #[test]
@@ -304,13 +342,22 @@ fn a_deletion_that_failed_is_repeated_after_an_hour() {
     facts.prune = Some(prune_pod(&facts, Some(failed)));
     assert!(decide(&facts).is_noop());
     facts.now = plus(facts.now, HOUR);
-    assert!(matches!(&decide(&facts).patch[..], [SchedulePatch::DeletePod { .. }]));
+    assert!(matches!(
+        &decide(&facts).patch[..],
+        [SchedulePatch::DeletePod { .. }]
+    ));
 
     let mut facts = with_backups(3, json!({ "keep": { "last": 1 }, "schedule": "@daily" }));
-    let locked = Outcome::Succeeded(TaskResult::Pruned { deleted: 0, locked: 1 });
+    let locked = Outcome::Succeeded(TaskResult::Pruned {
+        deleted: 0,
+        locked: 1,
+    });
     facts.prune = Some(prune_pod(&facts, Some(locked)));
     facts.now = plus(facts.now, HOUR);
-    assert!(decide(&facts).is_noop(), "locked backups are tried again after a day");
+    assert!(
+        decide(&facts).is_noop(),
+        "locked backups are tried again after a day"
+    );
 }
 
 #[test]
@@ -374,16 +421,24 @@ fn ended(facts: &ScheduleFacts, result: DrillResult) -> DrillPodState {
 fn the_first_complete_backup_is_drilled_at_once_and_then_on_schedule() {
     let mut facts = settled(json!({ "drill": "@weekly" }));
     let newest = facts.backups[0].clone();
-    assert_eq!(drilled(&facts), Some((newest.name, newest.finished_at.unwrap())));
+    assert_eq!(
+        drilled(&facts),
+        Some((newest.name, newest.finished_at.unwrap()))
+    );
     facts.backups.clear();
     assert_eq!(decide(&facts).waits, [ScheduleWait::NothingToDrill]);
 
     let mut facts = with_drills();
     assert!(decide(&facts).is_noop());
     facts.now = at("2026-11-19T00:20:00Z");
-    facts.backups.push(backup(at("2026-11-19T00:00:00Z"), BackupPhase::Complete));
+    facts
+        .backups
+        .push(backup(at("2026-11-19T00:00:00Z"), BackupPhase::Complete));
     let due = at("2026-11-19T00:00:00Z");
-    assert_eq!(drilled(&facts), Some(("orders-20261119t000000z".to_owned(), due)));
+    assert_eq!(
+        drilled(&facts),
+        Some(("orders-20261119t000000z".to_owned(), due))
+    );
 }
 
 #[test]
@@ -394,7 +449,11 @@ fn a_result_is_recorded_before_the_pod_is_deleted() {
     let plan = decide(&facts);
     assert!(matches!(
         &plan.patch[..],
-        [SchedulePatch::RecordDrill { result: DrillResult::Proven, seconds: 9, .. }]
+        [SchedulePatch::RecordDrill {
+            result: DrillResult::Proven,
+            seconds: 9,
+            ..
+        }]
     ));
     facts.backups[0].proven = Some(plus(facts.now, -5));
     let outlook = Outlook::new(&facts);
@@ -402,7 +461,10 @@ fn a_result_is_recorded_before_the_pod_is_deleted() {
     facts.recorded.last_drill = outlook.drills.last.clone();
     facts.recorded.last_drill_success = outlook.drills.last_success.clone();
     facts.recorded.last_drill_scheduled = outlook.drills.last_scheduled;
-    assert!(matches!(&decide(&facts).patch[..], [SchedulePatch::DeletePod { .. }]));
+    assert!(matches!(
+        &decide(&facts).patch[..],
+        [SchedulePatch::DeletePod { .. }]
+    ));
     facts.drill = None;
     assert!(decide(&facts).is_noop());
 }
@@ -415,7 +477,10 @@ fn a_damaged_backup_is_followed_by_a_new_one_and_its_drill() {
     facts.backups[0].damaged = Some(plus(facts.now, -5));
     let outlook = Outlook::new(&facts);
     let (why, _, name) = created(&facts).unwrap();
-    assert_eq!((why, name), (RunReason::Damaged, facts.backup_name(plus(facts.now, -5))));
+    assert_eq!(
+        (why, name),
+        (RunReason::Damaged, facts.backup_name(plus(facts.now, -5)))
+    );
     facts.recorded.last_drill = outlook.drills.last.clone();
     facts.recorded.last_drill_scheduled = outlook.drills.last_scheduled;
     facts.drill = None;
@@ -452,7 +517,11 @@ fn a_drill_that_cannot_run_is_retried_at_growing_intervals() {
         facts.recorded.last_drill = Some(last.clone());
         facts.now = plus(last.at, delay - 1);
         assert_eq!(drilled(&facts), None, "{ended}");
-        assert!(decide(&facts).waits.contains(&ScheduleWait::DrillRetry(plus(last.at, delay))));
+        assert!(
+            decide(&facts)
+                .waits
+                .contains(&ScheduleWait::DrillRetry(plus(last.at, delay)))
+        );
         facts.now = plus(last.at, delay);
         // From midnight on, the drill of the next day is due.
         let next_day = at("2026-11-19T00:00:00Z");
@@ -471,7 +540,11 @@ fn a_drill_whose_pod_was_deleted_runs_again() {
 #[test]
 fn a_drill_that_does_not_start_ends_after_15_minutes() {
     let mut facts = with_drills();
-    let mut pod = drill_pod(&facts.backups[0], facts.now, DrillPodState::Pending(String::new()));
+    let mut pod = drill_pod(
+        &facts.backups[0],
+        facts.now,
+        DrillPodState::Pending(String::new()),
+    );
     facts.drill = Some(pod.clone());
     assert_eq!(decide(&facts).waits, [ScheduleWait::Drill]);
     pod.created = plus(facts.now, -MAX_PENDING_SECONDS);
@@ -480,14 +553,24 @@ fn a_drill_that_does_not_start_ends_after_15_minutes() {
     let last = outlook.drills.last.unwrap();
     assert_eq!((last.result, last.at), (DrillResult::NotRun, facts.now));
     facts.recorded.last_drill = Some(last);
-    assert!(matches!(&decide(&facts).patch[..], [SchedulePatch::DeletePod { .. }]));
+    assert!(matches!(
+        &decide(&facts).patch[..],
+        [SchedulePatch::DeletePod { .. }]
+    ));
 }
 
 #[test]
 fn no_backup_is_deleted_while_one_is_drilled() {
     let mut facts = with_backups(5, json!({ "keep": { "last": 1 }, "drill": "@monthly" }));
-    facts.drill = Some(drill_pod(&facts.backups[0], facts.now, DrillPodState::Running));
+    facts.drill = Some(drill_pod(
+        &facts.backups[0],
+        facts.now,
+        DrillPodState::Running,
+    ));
     assert!(deleted(&facts).is_empty());
     facts.drill = None;
-    assert!(drilled(&facts).is_some() && deleted(&facts).is_empty(), "the drill comes first");
+    assert!(
+        drilled(&facts).is_some() && deleted(&facts).is_empty(),
+        "the drill comes first"
+    );
 }

@@ -43,11 +43,7 @@ pub struct Drills {
 }
 
 /// Evaluates the drills of a schedule.
-pub(super) fn evaluate(
-    facts: &ScheduleFacts,
-    policy: Option<&ValidPolicy>,
-    runs: &Runs,
-) -> Drills {
+pub(super) fn evaluate(facts: &ScheduleFacts, policy: Option<&ValidPolicy>, runs: &Runs) -> Drills {
     let recorded = &facts.recorded;
     let recorded_due = recorded.last_drill_scheduled.map(|at| at.min(facts.now));
     let pod_due = facts.drill.as_ref().map(|pod| pod.due.min(facts.now));
@@ -102,12 +98,18 @@ fn due_drill(
     let good = facts.newest_good();
     // The first backup of a schedule is restored at once, and so is the first one after a damaged one.
     let Some(last_scheduled) = drills.last_scheduled else {
-        return Some(good.and_then(|it| it.finished_at).map_or(facts.now, |at| at.min(facts.now)));
+        return Some(
+            good.and_then(|it| it.finished_at)
+                .map_or(facts.now, |at| at.min(facts.now)),
+        );
     };
     if last_due > Some(last_scheduled) {
         return last_due;
     }
-    let last = drills.last.as_ref().filter(|last| last.at >= last_scheduled);
+    let last = drills
+        .last
+        .as_ref()
+        .filter(|last| last.at >= last_scheduled);
     let Some(last) = last else {
         // The pod was deleted before it ended.
         return Some(last_scheduled);

@@ -85,7 +85,12 @@ impl<'f> Outlook<'f> {
         } else if facts.policy.suspend {
             waits.push(ScheduleWait::Suspended);
         }
-        for wait in runs.waits.iter().chain(&drills.waits).chain(&deletions.waits) {
+        for wait in runs
+            .waits
+            .iter()
+            .chain(&drills.waits)
+            .chain(&deletions.waits)
+        {
             if !waits.contains(wait) {
                 waits.push(wait.clone());
             }

@@ -177,7 +177,9 @@ fn is_of_lineage(backup: &BackupFacts, cluster: &BackedUpCluster) -> bool {
     };
     let path = [LAYOUT_ROOT, engine, namespace, name, lineage];
     let mut segments = backup.location.split('/');
-    path.into_iter().all(|segment| segments.next() == Some(segment)) && segments.next().is_some()
+    path.into_iter()
+        .all(|segment| segments.next() == Some(segment))
+        && segments.next().is_some()
 }
 
 fn has_newer_proven(facts: &ScheduleFacts, damaged: &BackupFacts) -> bool {
@@ -234,7 +236,9 @@ fn evaluate_pod(facts: &ScheduleFacts, pod: &PrunePodFacts, deletions: &mut Dele
                 .filter(|backup| pod.delete.contains(&backup.location))
                 .collect();
             let objects = gone.iter().filter(|backup| !backup.is_terminating);
-            deletions.patches.extend(objects.map(|backup| delete_backup(backup)));
+            deletions
+                .patches
+                .extend(objects.map(|backup| delete_backup(backup)));
             if gone.is_empty() {
                 deletions.patches.push(delete_pod);
             }

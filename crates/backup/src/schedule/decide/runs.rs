@@ -135,9 +135,10 @@ fn extra_run(facts: &ScheduleFacts, runs: &mut Runs) -> Option<DueRun> {
     let last = facts.last_run()?;
     let extra = match last.phase {
         BackupPhase::Failed => retry(last)?,
-        BackupPhase::Complete | BackupPhase::Pending | BackupPhase::Running | BackupPhase::Unknown => {
-            after_damage(facts, last)?
-        }
+        BackupPhase::Complete
+        | BackupPhase::Pending
+        | BackupPhase::Running
+        | BackupPhase::Unknown => after_damage(facts, last)?,
     };
     if extra.due > facts.now {
         // A later time than the next due time is never reached.
@@ -168,11 +169,13 @@ fn after_damage(facts: &ScheduleFacts, last: &BackupFacts) -> Option<DueRun> {
         .own()
         .filter(|backup| backup.phase == BackupPhase::Complete);
     let damaged_at = newest(facts, complete)?.damaged?;
-    last.due.is_none_or(|due| due < damaged_at).then_some(DueRun {
-        due: damaged_at,
-        run: 1,
-        why: RunReason::Damaged,
-    })
+    last.due
+        .is_none_or(|due| due < damaged_at)
+        .then_some(DueRun {
+            due: damaged_at,
+            run: 1,
+            why: RunReason::Damaged,
+        })
 }
 
 /// Returns the reason why no backup can be taken now. A backup of a cluster that does not answer is taken: it waits until

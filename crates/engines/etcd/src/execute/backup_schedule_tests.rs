@@ -32,7 +32,11 @@ fn scene(backup: Option<Value>, existing: Option<Value>) -> Scene {
 }
 
 fn drift(scene: &Scene) -> Option<Drift> {
-    scene.facts().drift.get(&OwnedObject::BackupSchedule).copied()
+    scene
+        .facts()
+        .drift
+        .get(&OwnedObject::BackupSchedule)
+        .copied()
 }
 
 fn decide(scene: &Scene) -> Plan<Etcd> {
@@ -54,8 +58,16 @@ fn the_schedule_drifts_with_the_policy() {
     let mut without_drill = policy();
     without_drill.as_object_mut().unwrap().remove("drill");
     let edited = scene(Some(without_drill), Some(policy()));
-    assert_eq!(drift(&edited), Some(Drift::Differs), "a removed field counts");
-    assert_eq!(drift(&scene(None, Some(policy()))), Some(Drift::Differs), "unwanted");
+    assert_eq!(
+        drift(&edited),
+        Some(Drift::Differs),
+        "a removed field counts"
+    );
+    assert_eq!(
+        drift(&scene(None, Some(policy()))),
+        Some(Drift::Differs),
+        "unwanted"
+    );
 }
 
 #[test]
@@ -63,7 +75,10 @@ fn a_schedule_of_another_owner_is_neither_changed_nor_deleted() {
     for backup in [Some(policy()), None] {
         let mut scene = scene(backup.clone(), Some(policy()));
         let schedule = scene.observed.backup_schedule.as_mut().unwrap();
-        change(schedule, json!({ "metadata": { "labels": null, "ownerReferences": null } }));
+        change(
+            schedule,
+            json!({ "metadata": { "labels": null, "ownerReferences": null } }),
+        );
         let plan = decide(&scene);
         assert!(!plan.apply.contains(&APPLY), "{plan:?}");
         let conflict = EtcdWait::NameConflict(OwnedObject::BackupSchedule);
@@ -78,13 +93,18 @@ fn a_missing_or_foreign_schedule_does_not_delay_the_bootstrap() {
         if let evenkeel_runtime::Observed::Present(identity) = &mut facts.identity {
             identity.bootstrapped = false;
         }
-        facts.drift.extend(drift.map(|drift| (OwnedObject::BackupSchedule, drift)));
+        facts
+            .drift
+            .extend(drift.map(|drift| (OwnedObject::BackupSchedule, drift)));
         Etcd::decide(&facts)
     };
     let expected = with(None);
     for drift in [Drift::Missing, Drift::NotOwned] {
         let plan = with(Some(drift));
-        assert_eq!((&plan.create, &plan.disruption), (&expected.create, &expected.disruption));
+        assert_eq!(
+            (&plan.create, &plan.disruption),
+            (&expected.create, &expected.disruption)
+        );
         assert_eq!(plan.apply.contains(&APPLY), drift == Drift::Missing);
     }
 }
@@ -100,7 +120,10 @@ async fn a_schedule_is_created_replaced_and_deleted() {
     assert_eq!(created.metadata.name.as_deref(), Some("orders-etcd"));
     assert_eq!(created.spec.cluster.name, "orders");
     assert_eq!(created.spec.policy.keep.last, 3);
-    assert_eq!(created.metadata.owner_references.unwrap()[0].kind, "EtcdCluster");
+    assert_eq!(
+        created.metadata.owner_references.unwrap()[0].kind,
+        "EtcdCluster"
+    );
 
     let edited = json!({ "store": "other", "schedule": "@daily" });
     let requests = writes(scene(Some(edited), Some(policy()))).await;
@@ -108,12 +131,18 @@ async fn a_schedule_is_created_replaced_and_deleted() {
         panic!("{requests:?}");
     };
     assert_eq!(body["metadata"]["resourceVersion"], "7");
-    assert_eq!((&body["spec"]["store"], &body["spec"]["drill"]), (&json!("other"), &Value::Null));
+    assert_eq!(
+        (&body["spec"]["store"], &body["spec"]["drill"]),
+        (&json!("other"), &Value::Null)
+    );
 
     let requests = writes(scene(None, Some(policy()))).await;
     let [(Method::DELETE, path, body)] = &requests[..] else {
         panic!("{requests:?}");
     };
     assert!(path.ends_with("/backupschedules/orders-etcd"), "{path}");
-    assert_eq!(body["preconditions"], json!({ "uid": "u1", "resourceVersion": "7" }));
+    assert_eq!(
+        body["preconditions"],
+        json!({ "uid": "u1", "resourceVersion": "7" })
+    );
 }
