@@ -12,5 +12,7 @@ mod reconciler;
 pub mod status;
 #[cfg(test)]
 mod testing;
+mod watches;
 
-pub use reconciler::{CONTROLLER, ScheduleCaches, ScheduleReconciler, watch};
+pub use reconciler::{CONTROLLER, ScheduleReconciler};
+pub use watches::{ScheduleCaches, watch};

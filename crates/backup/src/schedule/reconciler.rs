@@ -6,12 +6,10 @@ use evenkeel_api::backup::labels;
 use evenkeel_api::{Backup, BackupSchedule, BackupStore, DrillResult, quantity};
 use evenkeel_archive::tasks::PruneTask;
 use evenkeel_runtime::{
-    Action, CacheSync, CachedVersion, Error, EventSpec, Expectations, Expected, Explanation,
-    ObjectKey, ObjectWriter, Observation, ObserveFrom, Outcome, Plan, Reconciler, ResourceKey,
-    SharedClock, Triggers, Watches, cache,
+    Action, CachedVersion, Error, EventSpec, Expectations, Expected, Explanation, ObjectKey,
+    ObjectWriter, Observation, ObserveFrom, Outcome, Plan, Reconciler, ResourceKey, SharedClock,
+    cache,
 };
-use futures::StreamExt;
-use futures::stream::{self, select_all};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::{ListParams, ObjectMeta, Patch, PatchParams};
@@ -25,6 +23,7 @@ use super::facts::ScheduleFacts;
 use super::observe::{ScheduleObjects, object_time};
 use super::plan::{ScheduleCreate, SchedulePatch, ScheduleWait};
 use super::status::{self, StatusOf};
+use super::watches::ScheduleCaches;
 use crate::agent_pod::StoreAccess;
 use crate::engine::{DrillSource, Engines};
 
@@ -34,6 +33,7 @@ pub const CONTROLLER: &str = "evenkeel.dev/backup-schedule";
 const DRILL_SECONDS_PER_GIB: u64 = 180;
 const MIN_DRILL_SECONDS: u64 = 1_800;
 
+<<<<<<< HEAD
 /// The caches that the watches fill.
 pub struct ScheduleCaches {
     schedules: Store<BackupSchedule>,
@@ -115,6 +115,8 @@ fn find<K: Resource<DynamicType = ()>>(
         .collect()
 }
 
+=======
+>>>>>>> h-schedule
 /// Reconciles the BackupSchedules of one scope.
 pub struct ScheduleReconciler {
     client: Client,

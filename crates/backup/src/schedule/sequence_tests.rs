@@ -7,11 +7,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use evenkeel_api::{BackupScheduleStatus, ClusterKind};
-use evenkeel_archive::tasks::{
-    EtcdDrillTask, Outcome as AgentOutcome, Request, Task, TaskResult,
-};
+use evenkeel_archive::tasks::{EtcdDrillTask, Outcome as AgentOutcome, Request, Task, TaskResult};
 use evenkeel_kit::testing::{client, failure, merge_json, not_found};
-use evenkeel_runtime::{Clock, Engine, TestClock};
+use evenkeel_runtime::{CacheSync, Clock, Engine, TestClock};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::request::Parts;
@@ -80,7 +78,11 @@ impl World {
             ("POST", [.., kind @ ("backups" | "pods")]) => {
                 let object = stamped(body.clone(), &self.now);
                 let name = body["metadata"]["name"].as_str().unwrap().to_owned();
-                let objects = if *kind == "pods" { &mut self.pods } else { &mut self.backups };
+                let objects = if *kind == "pods" {
+                    &mut self.pods
+                } else {
+                    &mut self.backups
+                };
                 if objects.contains_key(&name) {
                     return failure(409, "AlreadyExists", "exists");
                 }
@@ -99,12 +101,19 @@ impl World {
                 (200, backup.clone())
             }
             ("DELETE", [.., kind @ ("backups" | "pods"), name]) => {
-                let objects = if *kind == "pods" { &mut self.pods } else { &mut self.backups };
+                let objects = if *kind == "pods" {
+                    &mut self.pods
+                } else {
+                    &mut self.backups
+                };
                 let Some(object) = objects.get(*name) else {
                     return not_found();
                 };
                 for field in ["uid", "resourceVersion"] {
-                    assert_eq!(object["metadata"][field], body["preconditions"][field], "{name}");
+                    assert_eq!(
+                        object["metadata"][field], body["preconditions"][field],
+                        "{name}"
+                    );
                 }
                 (200, objects.remove(*name).unwrap())
             }
@@ -146,7 +155,13 @@ impl World {
                     assert!(self.stored.contains(&task.location), "{}", task.location);
                     let compare = request(labels::DRILL_REQUEST).unwrap().task;
                     assert!(matches!(compare, Task::DrillEtcd(it) if it.location == task.location));
-                    ("drill", TaskResult::Proven { seconds: 3, keys: 9 })
+                    (
+                        "drill",
+                        TaskResult::Proven {
+                            seconds: 3,
+                            keys: 9,
+                        },
+                    )
                 }
                 other => panic!("unexpected task: {other:?}"),
             };
@@ -273,7 +288,13 @@ impl Run {
         };
         let engines = Engines::new(vec![Box::new(FakeEngine)]);
         let image = Some("agent:1".to_owned());
-        ScheduleReconciler::new(self.client.clone(), caches, engines, image, self.clock.shared())
+        ScheduleReconciler::new(
+            self.client.clone(),
+            caches,
+            engines,
+            image,
+            self.clock.shared(),
+        )
     }
 
     /// Reconciles until neither the objects nor the status change. Fails where a write fails.
@@ -335,7 +356,11 @@ async fn a_schedule_takes_restores_and_deletes_backups_despite_any_crash() {
     calm.run(10).await;
     let (writes, backups, tasks) = {
         let world = calm.world.lock().unwrap();
-        (world.writes, world.backups.keys().cloned().collect::<Vec<_>>(), world.tasks.clone())
+        (
+            world.writes,
+            world.backups.keys().cloned().collect::<Vec<_>>(),
+            world.tasks.clone(),
+        )
     };
     assert!(writes > 25, "{writes}");
     assert!(tasks.contains(&"prune") && tasks.iter().filter(|it| **it == "drill").count() >= 3);
@@ -343,9 +368,16 @@ async fn a_schedule_takes_restores_and_deletes_backups_despite_any_crash() {
         let run = Run::new(Some(lost));
         run.run(10).await;
         let world = run.world.lock().unwrap();
-        assert_eq!(world.backups.keys().cloned().collect::<Vec<_>>(), backups, "lost {lost}");
+        assert_eq!(
+            world.backups.keys().cloned().collect::<Vec<_>>(),
+            backups,
+            "lost {lost}"
+        );
         let places: BTreeSet<_> = world.backups.keys().map(|name| location(name)).collect();
-        assert_eq!(world.stored, places, "objects and data belong together, lost {lost}");
+        assert_eq!(
+            world.stored, places,
+            "objects and data belong together, lost {lost}"
+        );
         assert!(places.len() <= 4, "{places:?}");
     }
 }
@@ -356,12 +388,18 @@ async fn the_status_tells_what_was_done() {
     run.run(5).await;
     let status = run.status();
     let reason = |type_: &str| find(&status.conditions, type_).unwrap().reason.clone();
-    assert_eq!((reason("Ready"), reason("Recoverable")), ("Scheduled".into(), "Proven".into()));
+    assert_eq!(
+        (reason("Ready"), reason("Recoverable")),
+        ("Scheduled".into(), "Proven".into())
+    );
     let drill = status.drill.unwrap();
     assert_eq!(drill.last.as_ref(), drill.last_success.as_ref());
     assert_eq!(drill.last.unwrap().seconds, 3);
     let world = run.world.lock().unwrap();
-    let proven = world.backups.values().filter(|it| it["status"].get("proven").is_some());
+    let proven = world
+        .backups
+        .values()
+        .filter(|it| it["status"].get("proven").is_some());
     assert!(proven.count() >= 1);
     assert!(status.backups >= 2 && status.next_backup.is_some());
 }
@@ -374,5 +412,8 @@ async fn a_converged_schedule_writes_nothing() {
     let (writes, status) = (run.world.lock().unwrap().writes, run.status());
     run.clock.advance(Duration::from_secs(300));
     run.reconcile().await.unwrap();
-    assert_eq!((run.world.lock().unwrap().writes, run.status()), (writes, status));
+    assert_eq!(
+        (run.world.lock().unwrap().writes, run.status()),
+        (writes, status)
+    );
 }

@@ -22,7 +22,10 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, limit: i64) -> i64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         i64::try_from((self.0 >> 33) % limit.unsigned_abs()).unwrap()
     }
 
@@ -157,9 +160,18 @@ impl World {
         outlook: &Outlook<'_>,
         plan: &Plan<Schedules>,
     ) {
-        let due = outlook.policy.as_ref().unwrap().backups.last_until(facts.now);
+        let due = outlook
+            .policy
+            .as_ref()
+            .unwrap()
+            .backups
+            .last_until(facts.now);
         if self.is_store_ready {
-            assert!(outlook.runs.last_scheduled >= due, "{index} {:?}", facts.now);
+            assert!(
+                outlook.runs.last_scheduled >= due,
+                "{index} {:?}",
+                facts.now
+            );
         }
         let Requeue::At(wake) = plan.requeue else {
             panic!("a schedule always has a next time");
@@ -181,7 +193,10 @@ impl World {
             later.now = between;
             let plan = Schedules::decide(&later);
             // A pod is deleted after the status is written.
-            assert!(plan.is_noop() || !is_settled, "{index} {between:?} {plan:?}");
+            assert!(
+                plan.is_noop() || !is_settled,
+                "{index} {between:?} {plan:?}"
+            );
         }
     }
 
@@ -195,8 +210,14 @@ impl World {
                 let is_running = |stored: &&StoredBackup| {
                     stored.schedule == index && !stored.facts.phase.is_final()
                 };
-                assert!(self.backups.iter().find(is_running).is_none(), "two run at once");
-                assert!(due_of(&facts.name, &name).unwrap() <= clock, "not in the future");
+                assert!(
+                    self.backups.iter().find(is_running).is_none(),
+                    "two run at once"
+                );
+                assert!(
+                    due_of(&facts.name, &name).unwrap() <= clock,
+                    "not in the future"
+                );
                 let ends = self.now + 30 + self.random.below(1_500);
                 self.schedules[index].runs += 1;
                 self.backups.push(StoredBackup {
@@ -234,7 +255,10 @@ impl World {
                 });
             }
             ScheduleCreate::DrillPod { backup, uid, due } => {
-                let stored = self.backups.iter().find(|stored| stored.facts.name == backup);
+                let stored = self
+                    .backups
+                    .iter()
+                    .find(|stored| stored.facts.name == backup);
                 assert!(stored.unwrap().facts.is_good());
                 let schedule = &mut self.schedules[index];
                 assert!(schedule.facts.drill.is_none());
@@ -267,28 +291,50 @@ impl World {
                 .filter(|stored| stored.facts.is_good())
                 .filter(has_passed)
         };
-        let newest = good().max_by_key(|stored| stored.facts.finished_at).unwrap();
-        assert!(!delete.contains(&newest.facts.location), "the newest backup");
+        let newest = good()
+            .max_by_key(|stored| stored.facts.finished_at)
+            .unwrap();
+        assert!(
+            !delete.contains(&newest.facts.location),
+            "the newest backup"
+        );
         let proven = good().filter(|stored| stored.facts.proven.is_some());
         if let Some(proven) = proven.max_by_key(|stored| stored.facts.finished_at) {
-            assert!(!delete.contains(&proven.facts.location), "the newest proven backup");
+            assert!(
+                !delete.contains(&proven.facts.location),
+                "the newest proven backup"
+            );
         }
-        let others = self.backups.iter().filter(|stored| stored.schedule != index);
+        let others = self
+            .backups
+            .iter()
+            .filter(|stored| stored.schedule != index);
         for other in others {
-            assert!(!delete.contains(&other.facts.location), "of another schedule");
+            assert!(
+                !delete.contains(&other.facts.location),
+                "of another schedule"
+            );
         }
         let own = good().filter(|stored| stored.schedule == index);
         let (all, kept) = own.fold((0, 0), |(all, kept), stored| {
-            (all + 1, kept + usize::from(!delete.contains(&stored.facts.location)))
+            (
+                all + 1,
+                kept + usize::from(!delete.contains(&stored.facts.location)),
+            )
         });
-        assert!(kept >= all.min(self.schedules[index].keep_last), "{kept} of {all} are kept");
+        assert!(
+            kept >= all.min(self.schedules[index].keep_last),
+            "{kept} of {all} are kept"
+        );
     }
 
     fn patch(&mut self, index: usize, patch: SchedulePatch) {
         self.writes += 1;
         let schedule = &mut self.schedules[index];
         match patch {
-            SchedulePatch::RecordDrill { backup, at, result, .. } => {
+            SchedulePatch::RecordDrill {
+                backup, at, result, ..
+            } => {
                 let mut backups = self.backups.iter_mut();
                 let stored = backups.find(|stored| stored.facts.name == backup).unwrap();
                 match result {
@@ -304,7 +350,10 @@ impl World {
                 }
             }
             SchedulePatch::DeleteBackup { backup, uid } => {
-                let position = self.backups.iter().position(|stored| stored.facts.name == backup);
+                let position = self
+                    .backups
+                    .iter()
+                    .position(|stored| stored.facts.name == backup);
                 let stored = self.backups.remove(position.unwrap());
                 assert_eq!((stored.facts.uid, stored.schedule), (uid, index));
                 schedule.deleted += usize::from(stored.facts.phase == BackupPhase::Complete);
@@ -315,7 +364,11 @@ impl World {
             SchedulePatch::DeletePod { .. } => {
                 let record = schedule.facts.recorded.last_drill.as_ref().unwrap();
                 let pod = schedule.facts.drill.take().unwrap();
-                assert_eq!(pod.state, DrillPodState::Finished(record.clone()), "recorded first");
+                assert_eq!(
+                    pod.state,
+                    DrillPodState::Finished(record.clone()),
+                    "recorded first"
+                );
             }
         }
     }
@@ -410,18 +463,30 @@ impl World {
 fn simulate(policies: [Value; 2], seed: u64) -> World {
     let mut world = World::new(policies, seed);
     world.run_until(at("2027-03-01T00:00:00Z"), true);
-    (world.is_store_ready, world.is_operator_up, world.clock_error) = (true, true, 0);
+    (
+        world.is_store_ready,
+        world.is_operator_up,
+        world.clock_error,
+    ) = (true, true, 0);
     world.run_until(at("2027-03-09T00:00:00Z"), false);
     for index in 0..2 {
         let facts = world.facts(index);
         let newest = facts.newest_good().unwrap().finished_at.unwrap();
-        assert!(world.now - newest.0 < 2 * DAY, "backups are taken when faults have ended");
+        assert!(
+            world.now - newest.0 < 2 * DAY,
+            "backups are taken when faults have ended"
+        );
         let keep = &facts.policy.keep;
         let most = keep.last + keep.hourly + keep.daily + keep.weekly + keep.monthly;
         let complete = facts.own().filter(|backup| backup.is_good()).count();
         // One that is about to be deleted, the newest proven one, and one from a clock that was ahead.
-        assert!(complete <= usize::try_from(most).unwrap() + 3, "{complete} are left");
-        let failed = facts.own().filter(|backup| backup.phase == BackupPhase::Failed);
+        assert!(
+            complete <= usize::try_from(most).unwrap() + 3,
+            "{complete} are left"
+        );
+        let failed = facts
+            .own()
+            .filter(|backup| backup.phase == BackupPhase::Failed);
         assert!(failed.count() <= 4);
         let schedule = &world.schedules[index];
         assert!(schedule.deleted > 100, "{}", schedule.deleted);
@@ -442,8 +507,16 @@ fn thirteen_months_in_berlin_and_new_york() {
         1,
     );
     // Eight per day, without those that were missed, and with retries.
-    assert!((2_500..4_000).contains(&world.schedules[0].runs), "{}", world.schedules[0].runs);
-    assert!((300..600).contains(&world.schedules[1].runs), "{}", world.schedules[1].runs);
+    assert!(
+        (2_500..4_000).contains(&world.schedules[0].runs),
+        "{}",
+        world.schedules[0].runs
+    );
+    assert!(
+        (300..600).contains(&world.schedules[1].runs),
+        "{}",
+        world.schedules[1].runs
+    );
 }
 
 #[test]
@@ -478,7 +551,9 @@ fn each_due_time_of_a_year_without_faults_has_one_backup() {
         }
         // A user deletes the objects of old backups.
         let limit = UnixTime(world.now - 5 * DAY);
-        world.backups.retain(|stored| stored.facts.finished_at.is_none_or(|at| at > limit));
+        world
+            .backups
+            .retain(|stored| stored.facts.finished_at.is_none_or(|at| at > limit));
         (0..2).for_each(|index| world.reconcile(index));
     }
     for (index, names) in names.iter().enumerate() {
@@ -492,7 +567,11 @@ fn each_due_time_of_a_year_without_faults_has_one_backup() {
             .map(|due| backup_name(&facts.name, due))
             .collect();
         assert!(expected.len() > 780, "{}", expected.len());
-        assert!(expected.is_subset(names), "{:?}", expected.difference(names));
+        assert!(
+            expected.is_subset(names),
+            "{:?}",
+            expected.difference(names)
+        );
         // And the first, and at most the last.
         assert!(names.len() <= expected.len() + 2);
     }
