@@ -68,7 +68,6 @@ fn backup_controllers(
         image.clone(),
         clock.clone(),
     );
-<<<<<<< HEAD
     let schedules = ScheduleReconciler::new(
         client.clone(),
         schedule_caches,
@@ -79,18 +78,6 @@ fn backup_controllers(
     [
         context.controller("evenkeel.dev/backup-store", stores, watches, store_triggers),
         context.controller("evenkeel.dev/backup", backups, watches, backup_triggers),
-=======
-    let backups =
-        BackupReconciler::new(client.clone(), backup_caches, engines, image, clock.clone());
-    vec![
-        context.controller(
-            "evenkeel.dev/backup-stores",
-            stores,
-            watches,
-            store_triggers,
-        ),
-        context.controller("evenkeel.dev/backups", backups, watches, backup_triggers),
->>>>>>> h-schedule
         context.controller(schedule::CONTROLLER, schedules, watches, schedule_triggers),
     ]
 }

@@ -456,19 +456,11 @@ fn a_result_is_recorded_before_the_pod_is_deleted() {
         }]
     ));
     facts.backups[0].proven = Some(plus(facts.now, -5));
-<<<<<<< HEAD
-    let outlook = Outlook::new(&facts);
-    assert!(outlook.plan().is_noop(), "the status is written now");
-    facts.recorded.last_drill = outlook.drills.last.clone();
-    facts.recorded.last_drill_success = outlook.drills.last_success.clone();
-    facts.recorded.last_drill_scheduled = outlook.drills.last_scheduled;
-=======
     assert!(decide(&facts).is_noop(), "the status is written now");
     let drills = Outlook::new(&facts).drills;
     facts.recorded.last_drill = drills.last;
     facts.recorded.last_drill_success = drills.last_success;
     facts.recorded.last_drill_scheduled = drills.last_scheduled;
->>>>>>> h-schedule
     assert!(matches!(
         &decide(&facts).patch[..],
         [SchedulePatch::DeletePod { .. }]
@@ -489,13 +481,8 @@ fn a_damaged_backup_is_followed_by_a_new_one_and_its_drill() {
         (why, name),
         (RunReason::Damaged, facts.backup_name(plus(facts.now, -5)))
     );
-<<<<<<< HEAD
-    facts.recorded.last_drill = outlook.drills.last.clone();
-    facts.recorded.last_drill_scheduled = outlook.drills.last_scheduled;
-=======
     facts.recorded.last_drill = drills.last;
     facts.recorded.last_drill_scheduled = drills.last_scheduled;
->>>>>>> h-schedule
     facts.drill = None;
     let mut new = backup(plus(facts.now, -5), BackupPhase::Complete);
     new.finished_at = Some(plus(facts.now, 20));
