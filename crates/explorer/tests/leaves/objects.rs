@@ -227,6 +227,7 @@ impl KubeObjects {
             resource: self.resource.clone(),
             identity: self.identity_object(facts),
             pods: pods.map(|fact| self.pod(facts.new_lineage, fact)).collect(),
+            restore_pods: Vec::new(),
             claims: claims.map(|fact| self.claim(fact)).collect(),
             peer_service: self
                 .peer_service
