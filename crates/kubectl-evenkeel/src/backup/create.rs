@@ -171,7 +171,7 @@ pub(super) async fn submit(connection: &Connection, backup: &Backup) -> Result<B
     };
     let action = format!("create Backup {}", backup.name_any());
     let created = request(&action, api(connection).create(&params, backup)).await;
-    created.map_err(|error| known_kind::<Backup>(error))
+    created.map_err(known_kind::<Backup>)
 }
 
 /// Returns the API of the namespace's Backups.

@@ -29,7 +29,7 @@ where
     let action = format!("list {}s", K::kind(&()));
     let objects = api::<K>(&connection.client, namespace);
     let objects = request(&action, objects.list(&ListParams::default())).await;
-    let objects = objects.map_err(|error| known_kind::<K>(error))?;
+    let objects = objects.map_err(known_kind::<K>)?;
     let (objects, errors) = deserialize(objects.items);
     errors.iter().for_each(|error| eprintln!("{error}"));
     Ok(objects)
