@@ -1,4 +1,4 @@
-//! Backups of all engines: their stores, their times, and the result of each.
+//! Backups of all engines: their stores, their schedules, and the result of each backup.
 
 #[expect(
     clippy::module_inception,
