@@ -13,7 +13,7 @@ pub mod backup;
 pub mod common;
 pub mod etcd;
 
-pub use backup::backup::{
+pub use backup::resource::{
     Backup, BackupPhase, BackupSpec, BackupStatus, DamagedStatus, FailedAttempt, ProvenStatus,
 };
 pub use backup::schedule::{

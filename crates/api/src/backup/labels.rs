@@ -8,6 +8,8 @@ pub const BACKUP: &str = "backup.evenkeel.dev/backup";
 pub const STORE: &str = "backup.evenkeel.dev/store";
 /// On `Backup` objects and pods that a `BackupSchedule` created: the name of the `BackupSchedule`.
 pub const SCHEDULE: &str = "backup.evenkeel.dev/schedule";
+/// On a `BackupStore`: the identifier of a request to list the backups in the store. On the pod that lists them: the same.
+pub const LIST_REQUEST: &str = "backup.evenkeel.dev/list-request";
 /// On pods: the request of the agent, as JSON. It contains no secret.
 pub const REQUEST: &str = "backup.evenkeel.dev/request";
 /// On pods of a `Backup`: the number of the attempt.

@@ -1,11 +1,11 @@
 //! Backups of all engines: their stores, their schedules, and the result of each backup.
 
+pub mod labels;
 #[expect(
     clippy::module_inception,
     reason = "the modules of this directory have the names of the kinds"
 )]
-pub mod backup;
-pub mod labels;
+pub mod resource;
 pub mod schedule;
 pub mod store;
 

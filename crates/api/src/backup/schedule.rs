@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::backup::{DEADLINE_TOO_LONG, DEADLINE_TOO_SHORT, default_deadline};
+use super::resource::{DEADLINE_TOO_LONG, DEADLINE_TOO_SHORT, default_deadline};
 use super::{ClusterReference, name_rule};
 use crate::common::cel::{duration, duration_at_least, duration_at_most};
 use crate::common::schema::for_users;

@@ -197,6 +197,9 @@ pub struct BackupStoreStatus {
     /// The hash of the spec, the credentials and the CA that were checked last.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub checked_inputs: String,
+    /// The identifier of the last listing that a user asked for and that has ended.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub listed_request: String,
     /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64")]

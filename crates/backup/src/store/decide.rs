@@ -7,6 +7,7 @@ use evenkeel_runtime::{Engine, Plan, Requeue, UnixTime};
 use serde::{Deserialize, Serialize};
 
 use super::facts::{LastCheck, MissingInput, StoreFacts};
+use super::listing::{self, ListingStep};
 use crate::outcome::{AgentState, PodProblem};
 use crate::pod_facts::{OwnPod, PodFacts};
 
@@ -23,18 +24,34 @@ const POLL_INTERVAL: Duration = Duration::from_secs(15);
 /// The knowledge of when a store is checked.
 pub struct StoreEngine;
 
-/// The creation of the pod of a check.
+/// The creation of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoreCreate {
-    /// The hash of the inputs.
-    pub inputs: String,
+pub enum StoreCreate {
+    /// The pod that checks the store.
+    CheckPod {
+        /// The hash of the inputs.
+        inputs: String,
+    },
+    /// The pod that lists the backups in the store.
+    ListPod {
+        /// The identifier of the request.
+        request: String,
+    },
 }
 
-/// The deletion of the pod of a check.
+/// The deletion of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StorePatch {
-    /// Whether Kubernetes does not wait for the kubelet.
-    pub by_force: bool,
+pub enum StorePatch {
+    /// The pod of a check.
+    DeleteCheckPod {
+        /// Whether Kubernetes does not wait for the kubelet.
+        by_force: bool,
+    },
+    /// The pod of a listing.
+    DeleteListPod {
+        /// Whether Kubernetes does not wait for the kubelet.
+        by_force: bool,
+    },
 }
 
 /// The reason why a store is not checked now.
@@ -152,7 +169,7 @@ impl Engine for StoreEngine {
             requeue: soon,
             ..Plan::default()
         };
-        match step(facts) {
+        let mut plan = match step(facts) {
             StoreStep::Wait(wait) => waiting(wait),
             StoreStep::Checking(_) => waiting(StoreWait::Check),
             // The write of the status triggers the next reconcile; the timer does not depend on it.
@@ -161,11 +178,11 @@ impl Engine for StoreEngine {
                 ..Plan::default()
             },
             StoreStep::DeletePod { by_force } => Plan {
-                patch: vec![StorePatch { by_force }],
+                patch: vec![StorePatch::DeleteCheckPod { by_force }],
                 ..Plan::default()
             },
             StoreStep::Check => Plan {
-                create: vec![StoreCreate {
+                create: vec![StoreCreate::CheckPod {
                     inputs: facts.inputs.clone(),
                 }],
                 ..Plan::default()
@@ -174,7 +191,16 @@ impl Engine for StoreEngine {
                 requeue: Requeue::At(next),
                 ..Plan::default()
             },
+        };
+        match listing::step(facts) {
+            ListingStep::None => {}
+            ListingStep::Create(request) => plan.create.push(StoreCreate::ListPod { request }),
+            ListingStep::KeepUntil(time) => plan.requeue = plan.requeue.or(Requeue::At(time)),
+            ListingStep::DeletePod { by_force } => {
+                plan.patch.push(StorePatch::DeleteListPod { by_force });
+            }
         }
+        plan
     }
 }
 

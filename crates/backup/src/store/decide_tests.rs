@@ -1,6 +1,7 @@
 use evenkeel_archive::tasks::{FailureReason, Outcome, TaskFailure, TaskResult};
 
 use super::*;
+use crate::store::ListingFacts;
 
 const NOW: UnixTime = UnixTime(1_800_000_000);
 
@@ -16,6 +17,7 @@ fn facts() -> StoreFacts {
         inputs: "a".to_owned(),
         last_check: None,
         pod: PodFacts::Absent,
+        listing: ListingFacts::default(),
     }
 }
 

@@ -5,6 +5,7 @@ use evenkeel_api::BackupStore;
 use evenkeel_runtime::UnixTime;
 use serde::{Deserialize, Serialize};
 
+use super::listing::ListingFacts;
 use crate::conditions;
 use crate::pod_facts::PodFacts;
 
@@ -23,6 +24,9 @@ pub struct StoreFacts {
     pub last_check: Option<LastCheck>,
     /// The pod of the check.
     pub pod: PodFacts,
+    /// The listing that a user asked for.
+    #[serde(default)]
+    pub listing: ListingFacts,
 }
 
 /// A referenced object that is missing or unusable.

@@ -3,6 +3,7 @@
 
 mod decide;
 mod facts;
+mod listing;
 mod observe;
 mod status;
 
@@ -10,4 +11,5 @@ pub(crate) use status::{READY, word};
 
 pub use decide::{StoreCreate, StoreEngine, StorePatch, StoreStep, StoreWait, step};
 pub use facts::{LastCheck, MissingInput, StoreFacts};
+pub use listing::{ListingFacts, ListingStep};
 pub use observe::{StoreCaches, StoreObjects, StoreReconciler, watch};

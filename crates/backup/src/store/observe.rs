@@ -16,16 +16,20 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::decide::{StoreEngine, step};
+use super::decide::{StoreCreate, StoreEngine, StorePatch, step};
 use super::facts::{LastCheck, MissingInput, StoreFacts};
+use super::listing::ListingFacts;
 use super::status;
 use crate::agent_pod::{AgentPod, StoreAccess, owner_reference};
 use crate::pod_facts::{PodFacts, delete_pod, find_pod};
 
-/// The value of the task label of the pods.
-const TASK: &str = "check-store";
+/// The values of the task label of the pods.
+const CHECK_TASK: &str = "check-store";
+const LIST_TASK: &str = "list";
 /// How many seconds a check may take.
 const CHECK_SECONDS: u64 = 120;
+/// How many seconds a listing may take.
+const LIST_SECONDS: u64 = 300;
 /// The keys that a Secret with credentials must have.
 const SECRET_KEYS: [&str; 2] = ["accessKeyID", "secretAccessKey"];
 /// The name of the controller as a field manager.
@@ -62,10 +66,18 @@ pub(super) fn pod_name(store: &BackupStore) -> String {
     format!("{}-store-check", store.name_any())
 }
 
+/// Returns the name of the pod that lists the backups in a store.
+fn list_pod_name(store: &BackupStore) -> String {
+    format!("{}-store-list", store.name_any())
+}
+
 /// The observed objects of a store.
 pub struct StoreObjects {
     store: BackupStore,
+    /// The pod of the check.
     pod: Option<Pod>,
+    /// The pod of the listing.
+    list_pod: Option<Pod>,
 }
 
 /// Reconciles the BackupStores of one scope.
@@ -103,7 +115,11 @@ impl StoreReconciler {
     }
 
     async fn facts(&self, key: &ResourceKey, objects: &StoreObjects) -> Result<StoreFacts, Error> {
-        let StoreObjects { store, pod } = objects;
+        let StoreObjects {
+            store,
+            pod,
+            list_pod,
+        } = objects;
         let now = self.clock.now();
         let (missing, versions) = self.inputs(key, &store.spec).await?;
         let inputs = json!([store.spec, versions, self.agent_image]).to_string();
@@ -116,6 +132,15 @@ impl StoreReconciler {
             inputs: digits[..16].to_owned(),
             last_check: LastCheck::of(store),
             pod: PodFacts::of(pod.as_ref(), store.uid().as_deref(), now),
+            listing: ListingFacts {
+                request: store.annotations().get(labels::LIST_REQUEST).cloned(),
+                answered: store
+                    .status
+                    .as_ref()
+                    .map(|status| status.listed_request.clone())
+                    .unwrap_or_default(),
+                pod: PodFacts::of(list_pod.as_ref(), store.uid().as_deref(), now),
+            },
         })
     }
 
@@ -166,23 +191,42 @@ impl StoreReconciler {
         Ok((None, versions))
     }
 
-    fn check_pod(&self, store: &BackupStore, inputs: &str) -> Result<Pod, Error> {
-        let missing = |what: &'static str| Error::other("build the pod of a check", what);
+    fn build_pod(&self, store: &BackupStore, create: &StoreCreate) -> Result<Pod, Error> {
+        let missing = |what: &'static str| Error::other("build the pod of a store", what);
         let access =
             StoreAccess::of(&store.spec).ok_or_else(|| missing("the spec has no place"))?;
         let image = self.agent_image.as_deref();
+        let (name, label, task, seconds, annotations) = match create {
+            StoreCreate::CheckPod { inputs } => (
+                pod_name(store),
+                CHECK_TASK,
+                Task::CheckStore,
+                CHECK_SECONDS,
+                vec![(labels::INPUTS, inputs)],
+            ),
+            StoreCreate::ListPod { request } => (
+                list_pod_name(store),
+                LIST_TASK,
+                Task::List,
+                LIST_SECONDS,
+                vec![(labels::INPUTS, request), (labels::LIST_REQUEST, request)],
+            ),
+        };
+        let annotations = annotations.into_iter();
         let request = Request {
             store: access.config.clone(),
-            task: Task::CheckStore,
-            deadline_seconds: CHECK_SECONDS,
+            task,
+            deadline_seconds: seconds,
         };
         let pod = AgentPod {
-            name: &pod_name(store),
+            name: &name,
             namespace: &store.namespace().unwrap_or_default(),
             owner: owner_reference(store),
-            task: TASK,
+            task: label,
             labels: [(labels::STORE.to_owned(), store.name_any())].into(),
-            annotations: [(labels::INPUTS.to_owned(), inputs.to_owned())].into(),
+            annotations: annotations
+                .map(|(key, value)| (key.to_owned(), value.clone()))
+                .collect(),
             image: image.ok_or_else(|| missing("the image of the agent is unknown"))?,
             store: &access,
             request: &request,
@@ -234,13 +278,21 @@ impl Reconciler for StoreReconciler {
         let Some(store) = store.filter(|store| store.metadata.deletion_timestamp.is_none()) else {
             return Ok(None);
         };
-        let name = pod_name(&store);
-        let pod = if is_live {
-            find_pod(&self.client, key, &name).await?
+        let names = [pod_name(&store), list_pod_name(&store)];
+        let [pod, list_pod] = if is_live {
+            let [check, list] = names.each_ref();
+            [
+                find_pod(&self.client, key, check).await?,
+                find_pod(&self.client, key, list).await?,
+            ]
         } else {
-            self.caches.pods.get(key, &name).map(|pod| (*pod).clone())
+            names.map(|name| self.caches.pods.get(key, &name).map(|pod| (*pod).clone()))
         };
-        let objects = StoreObjects { store, pod };
+        let objects = StoreObjects {
+            store,
+            pod,
+            list_pod,
+        };
         Ok(Some(Observation {
             facts: self.facts(key, &objects).await?,
             objects,
@@ -255,7 +307,11 @@ impl Reconciler for StoreReconciler {
         action: &Action<'_, StoreEngine>,
         _may_write: &(dyn Fn() -> bool + Sync),
     ) -> Result<Outcome, Error> {
-        let StoreObjects { store, pod } = &observation.objects;
+        let StoreObjects {
+            store,
+            pod,
+            list_pod,
+        } = &observation.objects;
         let key = ResourceKey {
             namespace: store.namespace().unwrap_or_default(),
             name: store.name_any(),
@@ -268,8 +324,13 @@ impl Reconciler for StoreReconciler {
             unwatched_kinds: &[],
         };
         match action {
-            Action::Create(create) => writer.create(&self.check_pod(store, &create.inputs)?).await,
-            Action::Patch(delete) => delete_pod(&writer, pod.as_ref(), delete.by_force).await,
+            Action::Create(create) => writer.create(&self.build_pod(store, create)?).await,
+            Action::Patch(StorePatch::DeleteCheckPod { by_force }) => {
+                delete_pod(&writer, pod.as_ref(), *by_force).await
+            }
+            Action::Patch(StorePatch::DeleteListPod { by_force }) => {
+                delete_pod(&writer, list_pod.as_ref(), *by_force).await
+            }
             Action::Apply(()) | Action::Disruption(()) => Ok(Outcome::Done),
         }
     }
@@ -337,8 +398,10 @@ impl Reconciler for StoreReconciler {
 
     fn action_name(action: &Action<'_, StoreEngine>) -> &'static str {
         match action {
-            Action::Create(_) => "create-check-pod",
-            Action::Patch(_) => "delete-check-pod",
+            Action::Create(StoreCreate::CheckPod { .. }) => "create-check-pod",
+            Action::Create(StoreCreate::ListPod { .. }) => "create-list-pod",
+            Action::Patch(StorePatch::DeleteCheckPod { .. }) => "delete-check-pod",
+            Action::Patch(StorePatch::DeleteListPod { .. }) => "delete-list-pod",
             Action::Apply(()) | Action::Disruption(()) => "none",
         }
     }

@@ -6,6 +6,7 @@ use evenkeel_runtime::{Error, UnixTime};
 
 use super::decide::{CHECK_INTERVAL, StoreStep, StoreWait};
 use super::facts::{MissingInput, StoreFacts};
+use super::listing;
 use crate::conditions::{self, NewCondition};
 use crate::outcome::AgentState;
 use crate::pod_facts::OwnPod;
@@ -39,6 +40,7 @@ pub(super) fn status(
     let mut new = BackupStoreStatus {
         location: location(&store.spec),
         observed_generation: generation,
+        listed_request: listing::answered(facts),
         ..old.clone()
     };
     let condition = match (error, step) {

@@ -27,6 +27,7 @@ fn facts(store: &BackupStore, pod: PodFacts) -> StoreFacts {
         inputs: "a".to_owned(),
         last_check: LastCheck::of(store),
         pod,
+        listing: crate::store::ListingFacts::default(),
     }
 }
 

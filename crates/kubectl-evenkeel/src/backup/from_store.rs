@@ -28,8 +28,6 @@ use crate::output::OutputOptions;
 use crate::report::API_VERSION;
 use crate::terminal::format_elapsed;
 
-/// On BackupStores and on pods: the identifier of a request to list the store.
-const LIST_REQUEST: &str = "backup.evenkeel.dev/list-request";
 /// The task of the pods that list a store.
 const LIST_TASK: &str = "list";
 
@@ -157,7 +155,8 @@ async fn read_listing(
     let id = request_id();
     let stores: Api<BackupStore> =
         Api::namespaced(connection.client.clone(), &connection.namespace);
-    let patch = Patch::Merge(json!({ "metadata": { "annotations": { LIST_REQUEST: id } } }));
+    let patch =
+        Patch::Merge(json!({ "metadata": { "annotations": { labels::LIST_REQUEST: id } } }));
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
@@ -189,7 +188,7 @@ async fn wait_for_log(
         let found = request("list pods", pods.list(&of_store)).await?.items;
         let is_own = |pod: &Pod| {
             pod.annotations()
-                .get(LIST_REQUEST)
+                .get(labels::LIST_REQUEST)
                 .is_some_and(|it| it == id)
         };
         let pod = found.into_iter().find(is_own);

@@ -12,7 +12,7 @@ const NO_DELAY: ListTimes = ListTimes {
 const LOCATION: &str = "evenkeel-v1/etcd/shop/orders/k7f2x/epochs/1/bases/20261118T114005Z-1267-0123456789abcdef01234567";
 
 fn pod(phase: &str, terminated: Value) -> Value {
-    json!({ "metadata": { "name": "prod-list-1", "namespace": "shop", "annotations": { LIST_REQUEST: "id" } },
+    json!({ "metadata": { "name": "prod-list-1", "namespace": "shop", "annotations": { labels::LIST_REQUEST: "id" } },
         "spec": { "containers": [{ "name": "agent" }] },
         "status": { "phase": phase, "containerStatuses": [{ "name": "agent", "ready": false, "restartCount": 0,
             "image": "", "imageID": "", "state": { "terminated": terminated } }] } })
@@ -45,7 +45,7 @@ async fn wait(api: &FakeApi) -> Result<String, CliError> {
 async fn the_log_is_read_when_the_pod_of_the_request_has_succeeded() {
     let api = FakeApi::default();
     let mut other = succeeded();
-    other["metadata"]["annotations"][LIST_REQUEST] = json!("another");
+    other["metadata"]["annotations"][labels::LIST_REQUEST] = json!("another");
     other["metadata"]["name"] = json!("prod-list-0");
     api.on(PODS, 200, list([other.clone()]))
         .on(
@@ -169,7 +169,7 @@ async fn a_listing_is_requested_and_the_chosen_backup_imported() {
     assert!(listed.items[0].has_object);
     let changes = api.changes();
     assert_eq!(changes[0].0, format!("PATCH {}", path("backupstores/prod")));
-    let id = changes[0].1["metadata"]["annotations"][LIST_REQUEST]
+    let id = changes[0].1["metadata"]["annotations"][labels::LIST_REQUEST]
         .as_str()
         .unwrap();
     assert_eq!(id.len(), 16);

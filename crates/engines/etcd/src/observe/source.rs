@@ -2,7 +2,7 @@
 
 use evenkeel_api::Version;
 use evenkeel_api::backup::ClusterKind;
-use evenkeel_api::backup::backup::{Backup, BackupPhase};
+use evenkeel_api::backup::resource::{Backup, BackupPhase};
 use evenkeel_api::backup::store::BackupStore;
 use evenkeel_runtime::{ResourceKey, cache};
 use kube::Client;

@@ -52,7 +52,7 @@ pub struct BackupSpec {
         validation = duration_at_most("24h", DEADLINE_TOO_LONG),
     )]
     pub deadline: String,
-    /// The place of an existing backup in the store, as `kubectl evenkeel backups --store` lists it. The object then only
+    /// The place of an existing backup in the store, as `kubectl evenkeel backups --from-store` lists it. The object then only
     /// represents that backup, and no new one is taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1, max = 1024))]
