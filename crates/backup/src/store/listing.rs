@@ -41,7 +41,7 @@ pub enum ListingStep {
 }
 
 /// Returns the next step.
-pub fn step(facts: &StoreFacts) -> ListingStep {
+pub(super) fn step(facts: &StoreFacts) -> ListingStep {
     let ListingFacts {
         request,
         answered,
@@ -89,7 +89,7 @@ pub fn step(facts: &StoreFacts) -> ListingStep {
 }
 
 /// Returns the identifier of the request whose listing has ended, whatever its outcome is.
-pub fn answered(facts: &StoreFacts) -> String {
+pub(super) fn answered(facts: &StoreFacts) -> String {
     match &facts.listing.pod {
         PodFacts::Own(pod) if matches!(pod.state, AgentState::Finished { .. }) => {
             pod.inputs.clone()

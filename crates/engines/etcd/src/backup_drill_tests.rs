@@ -16,15 +16,15 @@ fn parts(spec: Value) -> DrillParts {
 
 #[test]
 fn a_drill_restores_with_the_version_of_the_cluster_and_skips_no_revision() {
-    let parts = parts(json!({ "version": "3.6.16" }));
-    assert_eq!(parts.version, "3.6.16");
-    let text = parts.restore.to_string();
+    let placed = parts(json!({ "version": "3.6.16" }));
+    assert_eq!(placed.version, "3.6.16");
+    let text = placed.restore.to_string();
     assert!(
         text.contains("etcdutl") && text.contains("/work/backup"),
         "{text}"
     );
     assert!(text.contains("v3.6.16") && !text.contains("bump"), "{text}");
-    assert_eq!(parts.restore["name"], "restore");
+    assert_eq!(placed.restore["name"], "restore");
 }
 
 #[test]
@@ -52,12 +52,12 @@ fn the_restored_data_is_served_on_loopback_only() {
 
 #[test]
 fn a_drill_runs_where_members_run() {
-    let parts = parts(json!({
+    let placed = parts(json!({
         "image": { "pullSecrets": ["corp"] },
         "scheduling": { "nodeSelector": { "disk": "fast" }, "tolerations": [{ "key": "db", "operator": "Exists" }] },
     }));
-    assert_eq!(parts.placement["nodeSelector"]["disk"], "fast");
-    assert_eq!(parts.placement["imagePullSecrets"][0]["name"], "corp");
-    assert_eq!(parts.placement["tolerations"][0]["key"], "db");
-    assert_eq!(super::tests::parts(json!({})).placement, json!({}));
+    assert_eq!(placed.placement["nodeSelector"]["disk"], "fast");
+    assert_eq!(placed.placement["imagePullSecrets"][0]["name"], "corp");
+    assert_eq!(placed.placement["tolerations"][0]["key"], "db");
+    assert_eq!(parts(json!({})).placement, json!({}));
 }
