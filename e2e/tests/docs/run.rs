@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use evenkeel_docs::page::{ExpectedOutput, Page, PageSetup};
 use evenkeel_docs::{CommandBlock, normalize};
 use evenkeel_e2e::operator::{Operator, Options, binary, install, load_operator_image};
+use evenkeel_e2e::s3::agent_image;
 use evenkeel_e2e::{Story, checkout};
 use evenkeel_lab::command::Cmd;
 use evenkeel_lab::parts::helm;
@@ -54,7 +55,7 @@ pub(crate) fn page(path: &str) {
     let operator = page
         .setup
         .has_operator
-        .then(|| Operator::with(&story, pod_like_options()));
+        .then(|| Operator::with(&story, pod_like_options(&story)));
     let dir = tempfile::tempdir().unwrap();
     let environment = environment(
         &story,
@@ -91,13 +92,14 @@ pub(crate) fn page(path: &str) {
 }
 
 /// Returns the options of an operator whose name is that of a pod.
-fn pod_like_options() -> Options {
+fn pod_like_options(story: &Story) -> Options {
     let name = (
         "POD_NAME".to_owned(),
         "evenkeel-operator-6c9d7b4f5d-x2k4q".to_owned(),
     );
     Options {
         env: vec![name],
+        agent_image: Some(agent_image(story).to_owned()),
         ..Options::default()
     }
 }

@@ -177,7 +177,8 @@ fn manifest(scene: &Scene) -> Value {
 }
 
 /// Writes a changed manifest with a right checksum.
-fn write_manifest(path: &Path, manifest: Value) {
+fn write_manifest(path: &Path, mut manifest: Value) {
+    manifest.as_object_mut().unwrap().remove("sha256");
     let manifest: Manifest = serde_json::from_value(manifest).unwrap();
     std::fs::write(path, manifest.encode().unwrap()).unwrap();
 }

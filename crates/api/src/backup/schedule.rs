@@ -115,23 +115,23 @@ pub enum IfMissed {
 pub struct KeepPolicy {
     /// The number of newest backups.
     #[serde(default = "default_last")]
-    #[schemars(range(min = 1, max = 1000))]
+    #[x_kube(validation = Rule::new("self >= 1 && self <= 1000").message("must be from 1 to 1000"))]
     pub last: i32,
     /// The number of hours of which the newest backup is kept.
     #[serde(default)]
-    #[schemars(range(min = 0, max = 1000))]
+    #[x_kube(validation = Rule::new("self >= 0 && self <= 1000").message("must be from 0 to 1000"))]
     pub hourly: i32,
     /// The number of days of which the newest backup is kept.
     #[serde(default)]
-    #[schemars(range(min = 0, max = 1000))]
+    #[x_kube(validation = Rule::new("self >= 0 && self <= 1000").message("must be from 0 to 1000"))]
     pub daily: i32,
     /// The number of weeks of which the newest backup is kept.
     #[serde(default)]
-    #[schemars(range(min = 0, max = 1000))]
+    #[x_kube(validation = Rule::new("self >= 0 && self <= 1000").message("must be from 0 to 1000"))]
     pub weekly: i32,
     /// The number of months of which the newest backup is kept.
     #[serde(default)]
-    #[schemars(range(min = 0, max = 1000))]
+    #[x_kube(validation = Rule::new("self >= 0 && self <= 1000").message("must be from 0 to 1000"))]
     pub monthly: i32,
 }
 

@@ -64,12 +64,12 @@ fn ready_names_the_first_obstacle() {
     assert_eq!(reason(&status_of(&facts), READY), "True Scheduled");
     facts
         .backups
-        .push(backup(at("2026-11-18T12:08:00Z"), BackupPhase::Failed));
+        .push(backup(at("2026-11-18T12:09:00Z"), BackupPhase::Failed));
     let failed = status_of(&facts);
     assert_eq!(reason(&failed, READY), "False BackupFailed");
     let message = &find(&failed.conditions, READY).unwrap().message;
     assert!(message.contains("The store failed."), "{message}");
-    assert!(message.contains("due at 2026-11-18T12:09:30Z"), "{message}");
+    assert!(message.contains("due at 2026-11-18T12:10:30Z"), "{message}");
     facts.store = Observed::Present(StoreFacts {
         is_ready: false,
         message: "The bucket does not exist.".to_owned(),
@@ -130,9 +130,9 @@ fn the_status_lists_times_and_results() {
     let mut facts = drilled(DrillResult::Proven);
     facts
         .backups
-        .push(backup(at("2026-11-18T12:08:00Z"), BackupPhase::Failed));
+        .push(backup(at("2026-11-18T12:09:00Z"), BackupPhase::Failed));
     let status = status_of(&facts);
-    assert_eq!(status.next_backup, Some(time(at("2026-11-18T12:09:30Z"))));
+    assert_eq!(status.next_backup, Some(time(at("2026-11-18T12:10:30Z"))));
     assert_eq!(status.last_backup.unwrap().message, "The store failed.");
     let success = status.last_success.unwrap();
     assert_eq!(
@@ -173,7 +173,7 @@ fn changes_are_reported_as_events() {
     let mut facts = drilled(DrillResult::Proven);
     facts
         .backups
-        .push(backup(at("2026-11-18T12:08:00Z"), BackupPhase::Failed));
+        .push(backup(at("2026-11-18T12:09:00Z"), BackupPhase::Failed));
     let failed = status_of(&facts);
     assert_eq!(reasons(&good, &failed), ["BackupFailed"]);
     facts

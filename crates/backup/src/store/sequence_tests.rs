@@ -41,11 +41,10 @@ impl World {
         let path = head.uri.path().split("/shop/").nth(1).unwrap().to_owned();
         if head.method == "GET" {
             if path == "pods" {
-                let pods: Vec<_> = self
-                    .objects
-                    .get("pods/prod-store-check")
-                    .into_iter()
-                    .collect();
+                let query = head.uri.query().unwrap_or_default();
+                let is_check = query.contains("prod-store-check");
+                let pod = self.objects.get("pods/prod-store-check");
+                let pods: Vec<_> = pod.filter(|_| is_check).into_iter().collect();
                 return (200, json!({ "metadata": {}, "items": pods }));
             }
             return self

@@ -150,15 +150,11 @@ fn no_member_is_read_without_a_quorum_or_before_the_bootstrap_is_finished() {
     assert_eq!(found.members.len(), 3);
 }
 
-#[test]
-fn the_task_names_the_member_the_cluster_and_the_resource() {
+#[tokio::test]
+async fn the_task_names_the_member_the_cluster_and_the_resource() {
     let cluster = cluster(&three(), |_| ());
     let source = source(&cluster, Some(&identity(|_| ())), &pods(), NOW);
     let client = evenkeel_kit::testing::client(|_, _| evenkeel_kit::testing::not_found());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    let _guard = runtime.enter();
     let backups = EtcdBackups::new(client, TestClock::default().shared());
     let task = backups.snapshot_task(&source.members[0], "nightly", "/etc/evenkeel/tls".into());
     let expected = json!({ "snapshotEtcd": {

@@ -63,6 +63,8 @@ struct World {
     schedules: Vec<Scheduled>,
     random: Random,
     writes: usize,
+    /// The times on the wall clock at which the operator reconciles each schedule again.
+    wakes: [Option<UnixTime>; 2],
 }
 
 impl World {
@@ -91,6 +93,7 @@ impl World {
             schedules: schedules.collect(),
             random: Random(seed),
             writes: 0,
+            wakes: [None; 2],
         }
     }
 
@@ -132,6 +135,10 @@ impl World {
                 recorded.last_drill = outlook.drills.last.clone();
                 recorded.last_drill_success = outlook.drills.last_success.clone();
                 if *recorded == before {
+                    self.wakes[index] = match plan.requeue {
+                        Requeue::At(time) => Some(time),
+                        Requeue::OnChange | Requeue::Poll => None,
+                    };
                     return;
                 }
                 // The write of the status triggers a reconcile.
@@ -426,7 +433,7 @@ impl World {
     }
 
     fn change_faults(&mut self) {
-        // Per step of 25 minutes on average: an outage every few days, for hours.
+        // Per step of 25 minutes on average, and at each requested time: an outage every few days, for hours.
         if self.is_store_ready {
             self.is_store_ready = !self.random.one_in(300);
         } else {
@@ -448,7 +455,12 @@ impl World {
 
     fn run_until(&mut self, end: UnixTime, has_faults: bool) {
         while self.now < end.0 {
-            self.now += 60 + self.random.below(2_940);
+            let step = self.now + 60 + self.random.below(2_940);
+            let wakes = self.wakes.iter().flatten();
+            let wake = wakes.map(|wake| wake.0 - self.clock_error).min();
+            let is_awake = self.is_operator_up;
+            let wake = wake.filter(|wake| is_awake && *wake > self.now);
+            self.now = wake.map_or(step, |wake| wake.min(step));
             if has_faults {
                 self.change_faults();
             }

@@ -44,7 +44,17 @@ fn decide(scene: &Scene) -> Plan<Etcd> {
 }
 
 async fn writes(scene: Scene) -> Vec<(Method, String, Value)> {
-    let answer = |_: &Method, _: &str, body: &Value| (200, body.clone());
+    let answer = |method: &Method, _: &str, body: &Value| {
+        let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" });
+        (
+            200,
+            if *method == Method::DELETE {
+                status
+            } else {
+                body.clone()
+            },
+        )
+    };
     let (outcome, requests) = executed(scene, Action::Apply(&APPLY), answer).await;
     assert_eq!(outcome.unwrap(), Outcome::Done);
     requests
@@ -89,10 +99,9 @@ fn a_schedule_of_another_owner_is_neither_changed_nor_deleted() {
 #[test]
 fn a_missing_or_foreign_schedule_does_not_delay_the_bootstrap() {
     let with = |drift: Option<Drift>| {
-        let mut facts = scene(None, None).facts();
-        if let evenkeel_runtime::Observed::Present(identity) = &mut facts.identity {
-            identity.bootstrapped = false;
-        }
+        let mut scene = scene(None, None);
+        scene.make_bootstrap_unfinished();
+        let mut facts = scene.facts();
         facts
             .drift
             .extend(drift.map(|drift| (OwnedObject::BackupSchedule, drift)));
