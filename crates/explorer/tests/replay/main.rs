@@ -266,6 +266,8 @@ fn a_restored_member_rejects_an_empty_directory(on: Versions) -> Result<()> {
         1,
         &[
             (starts_restored(A), Expected::Unreachable),
+            kills(A),
+            (ReplayStep::Wipe(A), Expected::Anything),
             (ReplayStep::RestoreBackup(A), Expected::Anything),
             (starts_restored(A), Expected::Serves),
             kills(A),
