@@ -443,8 +443,7 @@ impl TamperingDecider {
         };
         self.check("the backup is gone", &tampered, |plan| {
             let creates = |create: &EtcdCreate| matches!(create, EtcdCreate::RestorePod { .. });
-            let releases =
-                |patch: &EtcdPatch| matches!(patch, EtcdPatch::ReleaseRestorePod { .. });
+            let releases = |patch: &EtcdPatch| matches!(patch, EtcdPatch::ReleaseRestorePod { .. });
             !plan.create.iter().any(creates) && !plan.patch.iter().any(releases)
         });
     }
