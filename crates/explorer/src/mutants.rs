@@ -4,7 +4,8 @@
 
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::facts::{
-    EtcdFacts, Membership, OwnedBy, RestorePodState, RestoredVolume, StartMode, StorageKind,
+    EtcdFacts, Membership, OwnedBy, RestorePodState, RestoredVolume, SourceState, StartMode,
+    StorageKind,
 };
 use evenkeel_etcd::identity::{Intent, MembershipChange};
 use evenkeel_etcd::names::Serial;
@@ -483,6 +484,7 @@ pub const MUTANTS: [Mutant; 25] = [
         tamper_facts: |facts| {
             if let Observed::Present(identity) = &facts.identity {
                 facts.cluster.restore = identity.restore.clone();
+                facts.source = identity.restore.as_ref().map(|_| SourceState::Usable);
             }
         },
         ..RESTORE

@@ -68,6 +68,7 @@ fn restored_members_survive_faults_crashes_edits_and_delays() {
         delays,
     };
     explore_restore(1, budget(2, 1, 0, 0));
+    explore_restore(1, budget(1, 1, 1, 0));
     explore_restore(1, budget(1, 0, 2, 0));
     explore_restore(1, budget(1, 1, 0, 1));
     explore_restore(3, budget(1, 1, 0, 0));
