@@ -184,6 +184,17 @@ fn rows() -> Vec<Row> {
             ),
         ),
         row(
+            "declined long after that: the text of the status stays the same",
+            executed(0, not_now()),
+            declined(2107),
+            expect(
+                "requeue 10s",
+                DecisionResult::Declined,
+                None,
+                Some(exhausted),
+            ),
+        ),
+        row(
             "declined for long, with a rejected action",
             with_rejection(executed(0, not_now()), rejected("create Pod a")),
             declined(20),
