@@ -47,7 +47,7 @@ test-e2e: ## Run the stories of `make test`, or the stories of all tiers whose n
 	@hack/test e2e
 
 .PHONY: test-all
-test-all: ## Run all tests: all stories, node faults, larger explorations, soak (hours; writes bench/results/test-all.md)
+test-all: ## Run all tests: all stories, node faults, larger explorations, soak (hours; writes bench/results/test-all.md; PART=unit, PART=stories: only this part)
 	@hack/test all
 
 .PHONY: soak

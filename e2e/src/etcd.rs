@@ -133,13 +133,22 @@ impl<'a> Cluster<'a> {
         }
     }
 
+    /// Returns the spec.
+    pub fn spec(&self) -> Value {
+        self.object()["spec"].clone()
+    }
+
     /// Returns the status; null if the operator has not written one.
     pub fn status(&self) -> Value {
+        self.object()["status"].clone()
+    }
+
+    fn object(&self) -> Value {
         let there = self.story.read(
             "/apis/evenkeel.dev/v1alpha1",
             &format!("etcdclusters/{}", self.name),
         );
-        there.unwrap_or_else(|| panic!("there is no EtcdCluster {}", self.name))["status"].clone()
+        there.unwrap_or_else(|| panic!("there is no EtcdCluster {}", self.name))
     }
 
     /// Returns the status and the reason of a condition; empty strings if the condition does not exist.

@@ -5,8 +5,8 @@
 //! [`Story::alone`]: nextest then runs no other test at the same time.
 //!
 //! A story of the operator runs it as a process ([`operator`]) behind a [`proxy`] that stops it at chosen writes, and uses an
-//! [`etcd`] cluster as users do, with a [`workload`] whose history is checked. The measurements of `make bench` share
-//! [`measurement`].
+//! [`etcd`] cluster as users do, with a [`workload`] whose history is checked. Backups go to an S3 server ([`s3`]) of the story.
+//! The measurements of `make bench` share [`measurement`].
 #![expect(
     clippy::panic,
     clippy::expect_used,
@@ -21,6 +21,7 @@ pub mod operator;
 pub mod permissions;
 pub mod proxy;
 pub mod report;
+pub mod s3;
 mod scene;
 pub mod workload;
 

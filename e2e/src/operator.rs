@@ -48,6 +48,8 @@ pub struct Options {
     pub proxy: Option<Arc<Proxy>>,
     /// The manifests; `None` means those of the etcd operator.
     pub manifests: Option<Manifests>,
+    /// The image of the agent, as [`crate::s3::agent_image`] returns it; `None` leaves out the flag `--agent-image`.
+    pub agent_image: Option<String>,
 }
 
 /// The manifests of an operator, relative to the checkout.
@@ -145,6 +147,7 @@ impl Operator {
             env: extra_env,
             proxy,
             manifests,
+            agent_image,
         } = options;
         let name = if name.is_empty() {
             "operator".to_owned()
@@ -181,6 +184,11 @@ impl Operator {
             .chain(["--listen", "127.0.0.1:0"])
             .map(str::to_owned)
             .collect();
+        args.extend(
+            agent_image
+                .into_iter()
+                .flat_map(|image| ["--agent-image".to_owned(), image]),
+        );
         args.extend(extra_args);
         let mut env = vec![
             (
@@ -411,8 +419,21 @@ fn log_file(dir: &TempDir) -> PathBuf {
 
 /// Makes an image of a program of this machine and loads it into every node, once per run.
 pub fn load_image(story: &Story, name: &str, program: &Path) {
+    load_images(story, name, &[program]);
+}
+
+/// Makes an image of the operator and the agent, as users install it, and loads it into every node, once per run.
+pub fn load_operator_image(story: &Story, name: &str) {
+    load_images(
+        story,
+        name,
+        &[&operator_binary(), &binary("evenkeel-agent")],
+    );
+}
+
+fn load_images(story: &Story, name: &str, programs: &[&Path]) {
     once_per_run(&format!("load {name} into {}", story.lab().name()), || {
-        let loaded = images::load_program(story.lab(), name, program);
+        let loaded = images::load_programs(story.lab(), name, programs);
         loaded.unwrap_or_else(|error| panic!("{error:#}"));
     });
 }

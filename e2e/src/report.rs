@@ -267,7 +267,7 @@ pub fn summary(steps: &[Step], tests: &[Test], not_run: &str, logs: &str) -> Str
 /// Formats the result of a run of all tests, for `bench/results/test-all.md`.
 pub fn record_page(steps: &[Step], tests: &[Test], when: &str) -> String {
     let (all, suites) = suites(tests);
-    let mut out = format!("# The last full run of `make test-all`\n\n{when}\n\n");
+    let mut out = format!("# The last run of `make test-all`\n\n{when}\n\n");
     out.push_str("| suite | passed | failed | not run | time |\n|---|---|---|---|---|\n");
     let mut row = |name: &str, suite: &Suite, took: String| {
         let Suite {

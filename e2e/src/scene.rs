@@ -86,7 +86,14 @@ pub(crate) fn write(story: &Story, file: &Path) {
     append(file, "nodes", &kubectl(&["get", "nodes", "-o", "wide"]));
     let kinds = "pods,pvc,services,endpointslices,pdb,configmaps,secrets,leases,resourcequotas";
     append(file, "objects", &kubectl(&["get", kinds, "-o", "wide"]));
-    for kind in ["etcdclusters", "killernewdbs"] {
+    let kinds = [
+        "etcdclusters",
+        "backupstores",
+        "backups",
+        "backupschedules",
+        "killernewdbs",
+    ];
+    for kind in kinds {
         for resource in json(kind) {
             append(
                 file,

@@ -12,7 +12,7 @@ use evenkeel_lab::parts::{Programs, helm, images, kube};
 use evenkeel_lab::patience::{self, Patience};
 use evenkeel_lab::preflight::preflight;
 use evenkeel_lab::up::{self, UpOptions};
-use evenkeel_lab::{Lab, LabName, down, status};
+use evenkeel_lab::{Lab, LabName, down, s3, status};
 
 use crate::reference;
 
@@ -64,12 +64,19 @@ enum LabCommand {
         #[arg(required = true)]
         versions: Vec<EtcdVersion>,
     },
-    /// Build an image of a program and import it into every node
+    /// Build an image of programs and import it into every node
     Image {
         /// The name of the image, for example evenkeel-operator:0.1.0
         image: String,
-        /// The path of the program; the image includes its shared libraries
-        program: PathBuf,
+        /// The paths of the programs; the image starts the first one and includes their shared libraries
+        #[arg(required = true)]
+        programs: Vec<PathBuf>,
+    },
+    /// Start an S3 server in namespace lab-s3, and print a BackupStore for it with its credentials and its CA
+    S3 {
+        /// Only build the image of the server and import it into every node
+        #[arg(long)]
+        image_only: bool,
     },
     /// Build Helm and print the path of the program
     Helm,
@@ -237,7 +244,8 @@ pub(crate) fn run() -> Result<ExitCode> {
         LabCommand::Preflight => check_requirements(true)?,
         LabCommand::Etcd { versions } => load_etcd(&name, &versions)?,
         LabCommand::Helm => println!("{}", helm::get()?.display()),
-        LabCommand::Image { image, program } => load_program(&name, &image, &program)?,
+        LabCommand::Image { image, programs } => load_programs(&name, &image, &programs)?,
+        LabCommand::S3 { image_only } => start_s3(&name, image_only)?,
         LabCommand::Node(command) => on_node(&name, &command)?,
         LabCommand::Pod(command) => on_pod(&name, &command)?,
         LabCommand::Volume(command) => on_volume(&name, &command)?,
@@ -305,9 +313,24 @@ fn load_etcd(name: &LabName, versions: &[EtcdVersion]) -> Result<()> {
     Ok(())
 }
 
-fn load_program(name: &LabName, image: &str, program: &std::path::Path) -> Result<()> {
+fn load_programs(name: &LabName, image: &str, programs: &[PathBuf]) -> Result<()> {
     let lab = Lab::open(name)?;
-    images::load_program(&lab, image, program)
+    let programs: Vec<_> = programs.iter().map(PathBuf::as_path).collect();
+    images::load_programs(&lab, image, &programs)
+}
+
+fn start_s3(name: &LabName, image_only: bool) -> Result<()> {
+    let lab = Lab::open(name)?;
+    if image_only {
+        return images::load_versitygw(&lab);
+    }
+    let server = s3::up(&lab)?;
+    eprintln!(
+        "✓ S3 server at {} (from this machine: {}), bucket {}",
+        server.endpoint, server.direct, server.bucket
+    );
+    print!("{}", server.store_manifest("s3"));
+    Ok(())
 }
 
 fn on_node(name: &LabName, command: &NodeCommand) -> Result<()> {

@@ -4,7 +4,8 @@
 //! A [`Lab`] is identified by its name. The program `lab` brings it [up](up::up) and takes it [down](down::down).
 //! Faults are methods of [`Lab`] (see [`faults`]).
 //!
-//! The directories `kube`, `etcd` and `helm` hold the Go modules from which Kubernetes, etcd and Helm are built.
+//! The directories `kube`, `etcd`, `helm` and `versitygw` hold the Go modules from which Kubernetes, etcd, Helm and an S3
+//! server are built.
 
 pub mod addresses;
 pub mod cache;
@@ -23,6 +24,7 @@ pub mod patience;
 pub mod pki;
 pub mod preflight;
 pub mod progress;
+pub mod s3;
 pub mod state;
 pub mod status;
 pub mod up;

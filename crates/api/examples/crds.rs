@@ -4,18 +4,31 @@ use std::error::Error;
 use std::path::Path;
 use std::{env, fs};
 
-use evenkeel_api::EtcdCluster;
+use evenkeel_api::{Backup, BackupSchedule, BackupStore, EtcdCluster};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::CustomResourceExt;
 
 /// Returns the file name and content of each definition.
 pub fn files() -> Result<Vec<(String, String)>, Box<dyn Error>> {
-    let definition = EtcdCluster::crd();
-    let text = serde_saphyr::to_string(&definition)?;
     let head = "# Generated from crates/api: run make generate.";
-    Ok(vec![(
-        format!("{}.yaml", EtcdCluster::crd_name()),
-        format!("{head}\n{text}"),
-    )])
+    definitions()
+        .into_iter()
+        .map(|definition| {
+            let text = serde_saphyr::to_string(&definition)?;
+            let name = definition.metadata.name.unwrap_or_default();
+            Ok((format!("{name}.yaml"), format!("{head}\n{text}")))
+        })
+        .collect()
+}
+
+/// Returns all definitions.
+pub fn definitions() -> Vec<CustomResourceDefinition> {
+    vec![
+        Backup::crd(),
+        BackupSchedule::crd(),
+        BackupStore::crd(),
+        EtcdCluster::crd(),
+    ]
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

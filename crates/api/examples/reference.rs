@@ -1,26 +1,43 @@
-//! Writes the reference of the resources as Markdown to the standard output, generated from their schemas.
+//! Writes the reference of each resource as Markdown into the directory in the first argument, generated from its schema.
 
 use std::error::Error;
 use std::fmt::Write;
+use std::path::Path;
+use std::{env, fs};
 
-use evenkeel_api::EtcdCluster;
+use evenkeel_api::{Backup, BackupSchedule, BackupStore, EtcdCluster};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::core::CustomResourceExt;
 
 /// Fields with types of Kubernetes, whose own fields are documented elsewhere.
 const KUBERNETES_TYPES: [&str; 2] = ["tolerations", "conditions"];
 
-/// Returns the reference of EtcdCluster.
-pub fn markdown() -> Result<String, Box<dyn Error>> {
-    let definition = EtcdCluster::crd();
+/// Returns the file name and content of each reference.
+pub fn files() -> Result<Vec<(String, String)>, Box<dyn Error>> {
+    let definitions = [
+        Backup::crd(),
+        BackupSchedule::crd(),
+        BackupStore::crd(),
+        EtcdCluster::crd(),
+    ];
+    let file = |definition: CustomResourceDefinition| {
+        let name = format!("{}.md", definition.spec.names.kind.to_lowercase());
+        Ok((name, markdown(definition)?))
+    };
+    definitions.into_iter().map(file).collect()
+}
+
+/// Returns the reference of a resource.
+fn markdown(definition: CustomResourceDefinition) -> Result<String, Box<dyn Error>> {
     let version = definition
         .spec
         .versions
         .into_iter()
         .next()
         .ok_or("there is no version")?;
+    let has_scale = version.subresources.is_some_and(|it| it.scale.is_some());
     let schema = version
         .schema
         .and_then(|it| it.open_api_v3_schema)
@@ -28,19 +45,18 @@ pub fn markdown() -> Result<String, Box<dyn Error>> {
     let names = definition.spec.names;
     let mut text = format!(
         "# {kind}\n\n<!-- Generated from crates/api by `make generate`. -->\n\n{about}\n\n`apiVersion: {group}/{version}`, `kind: {kind}`; \
-         short name `{short}`, categories {categories}. `kubectl scale` sets `spec.members`.\n",
+         short name `{short}`, {categories}.{scale}\n",
         kind = names.kind,
         about = schema.description.as_deref().unwrap_or_default(),
         group = definition.spec.group,
         version = version.name,
         short = names.short_names.unwrap_or_default().join("`, `"),
-        categories = names
-            .categories
-            .unwrap_or_default()
-            .iter()
-            .map(|it| format!("`{it}`"))
-            .collect::<Vec<_>>()
-            .join(", "),
+        categories = categories(&names.categories.unwrap_or_default()),
+        scale = if has_scale {
+            " `kubectl scale` sets `spec.members`."
+        } else {
+            ""
+        },
     );
     text.push_str("\n## Spec\n\n| field | type | default | description |\n|---|---|---|---|\n");
     let mut rules = String::new();
@@ -66,6 +82,16 @@ pub fn markdown() -> Result<String, Box<dyn Error>> {
         add_fields(part, field, part == "spec", &mut text, &mut rules);
     }
     Ok(text)
+}
+
+fn categories(names: &[String]) -> String {
+    let quoted: Vec<_> = names.iter().map(|it| format!("`{it}`")).collect();
+    let noun = if names.len() == 1 {
+        "category"
+    } else {
+        "categories"
+    };
+    format!("{noun} {}", quoted.join(", "))
 }
 
 /// Adds a row for each field of an object, recursively. Fields of the spec have a default and rules.
@@ -216,6 +242,9 @@ fn cell(text: &str) -> String {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    print!("{}", markdown()?);
+    let directory = env::args().nth(1).ok_or("name the directory")?;
+    for (name, text) in files()? {
+        fs::write(Path::new(&directory).join(name), text)?;
+    }
     Ok(())
 }

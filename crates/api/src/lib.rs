@@ -9,9 +9,22 @@
     reason = "KubeSchema copies each struct, with its pub, into a function"
 )]
 
+pub mod backup;
 pub mod common;
 pub mod etcd;
 
+pub use backup::resource::{
+    Backup, BackupPhase, BackupSpec, BackupStatus, DamagedStatus, FailedAttempt, ProvenStatus,
+};
+pub use backup::schedule::{
+    BackupPolicy, BackupResultStatus, BackupSchedule, BackupScheduleSpec, BackupScheduleStatus,
+    DrillResult, DrillResultStatus, DrillStatus, IfMissed, KeepPolicy,
+};
+pub use backup::store::{
+    BackupStore, BackupStoreSpec, BackupStoreStatus, CaReference, S3Credentials, S3Encryption,
+    S3Store, VolumeStore, WebIdentity,
+};
+pub use backup::{ClusterKind, ClusterReference};
 pub use common::maintenance::{Day, Maintenance, MaintenanceWindow};
 pub use common::rejection::{Rejection, RejectionEffect};
 pub use common::resources::{EffectiveResources, ResourceLimits, ResourceRequests, Resources};

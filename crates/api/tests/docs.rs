@@ -34,7 +34,8 @@ fn the_reference_lists_every_label_and_annotation() {
     let page = page("reference/labels.md");
     let sources = concat!(
         include_str!("../src/common/labels.rs"),
-        include_str!("../src/etcd/labels.rs")
+        include_str!("../src/etcd/labels.rs"),
+        include_str!("../src/backup/labels.rs")
     );
     let keys: Vec<_> = sources
         .lines()

@@ -175,8 +175,12 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|it| it.is_ascii_digit())
 }
 
-/// Matches 2026-11-16 and 2026-11-16T12:00:00Z.
+/// Matches 2026-11-16, 2026-11-16T12:00:00Z and 12:00:00Z.
 fn is_time(word: &str) -> bool {
+    if let Some(clock) = word.strip_suffix('Z').filter(|word| !word.contains('T')) {
+        let parts: Vec<_> = clock.split(':').collect();
+        return parts.len() == 3 && parts.iter().all(|part| part.len() == 2 && is_digits(part));
+    }
     let date = word.split('T').next().unwrap_or_default();
     let parts: Vec<_> = date.split('-').collect();
     parts.len() == 3 && parts[0].len() == 4 && parts.iter().all(|part| is_digits(part))
@@ -239,6 +243,17 @@ mod tests {
             Current action:  none\nReason:          orders-zzzzz is missing, and this\n                 is a long sentence that continues below, for 11m\n\
             Certificates:    valid; next expiry in 2h (orders-etcd-client-tls), auto-renewed\n";
         assert_eq!(difference(SHOWN, actual), None);
+    }
+
+    #[test]
+    fn times_of_the_clock_may_differ() {
+        let shown = "Problem  A member is down. Since 09:04:48Z (1s), until 2026-11-16T12:00:00Z.";
+        let actual =
+            "Problem  A member is down. Since 15:18:33Z (2m32s), until 2026-11-18T09:00:00Z.";
+        assert_eq!(difference(shown, actual), None);
+        for other in ["15:18Z", "15:18:3Z", "ab:cd:efZ"] {
+            assert!(difference(shown, &actual.replace("15:18:33Z", other)).is_some());
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use evenkeel_runtime::{Action, Plan};
 
 /// All kinds that explorations reach: first those of the explored world itself, then those that
 /// need tampered facts.
-pub const ALL_KINDS: [&str; 61] = [
+pub const ALL_KINDS: [&str; 70] = [
     "create-identity",
     "create-claim",
     "create-pod",
@@ -58,6 +58,14 @@ pub const ALL_KINDS: [&str; 61] = [
     "unsafe-to-add",
     "bootstrap-timeout",
     "replacement-join",
+    "create-restore-pod",
+    "release-restore-pod",
+    "record-restored",
+    "delete-restore-pod",
+    "restart-bootstrap-source-changed",
+    "restore",
+    "restore-retry",
+    "restore-pod-deletion",
     "apply-object",
     "paused",
     "inconsistent-objects",
@@ -65,6 +73,7 @@ pub const ALL_KINDS: [&str; 61] = [
     "name-conflict",
     "ca-missing",
     "unknown-members",
+    "restore-source",
     "replacement-limit",
     "record-removal",
     "record-spec",
@@ -119,6 +128,7 @@ fn disruption_kind(disruption: &EtcdDisruption) -> &'static str {
         EtcdDisruption::UpdateIdentity { .. }
         | EtcdDisruption::ChangeMembership { .. }
         | EtcdDisruption::RestartMember { .. }
+        | EtcdDisruption::DeleteRestorePod { .. }
         | EtcdDisruption::ForceSnapshot { .. } => disruption.name(),
     }
 }

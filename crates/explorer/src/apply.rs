@@ -8,7 +8,9 @@ use evenkeel_etcd::plan::{EtcdDisruption, EtcdPatch};
 use crate::Decider;
 use crate::effect::{self, Effect, FailureDetection, WriteResult};
 use crate::event::{ModelEvent, cluster_for_unknown_voter};
-use crate::model::{ClusterModel, DiskState, ModelPod, RuleViolation, UnknownVoter};
+use crate::model::{
+    ClusterModel, DiskState, ModelPod, ModelRestoreState, RuleViolation, UnknownVoter, backup_of,
+};
 use crate::trace_fmt::DescribedWrite;
 
 impl ModelEvent {
@@ -30,6 +32,11 @@ impl ModelEvent {
             Self::ContainerStarted(serial) => start_container(model, *serial)?,
             Self::LeaderChanged(serial) => model.catch_up(*serial),
             Self::PodRemoved(serial) => remove_terminating_pod(model, *serial),
+            Self::RestoreFinished(serial) => finish_restore(model, *serial),
+            Self::RestorePodRemoved(serial) => {
+                model.restore_pods.remove(serial);
+                model.forget_previous_cluster();
+            }
             Self::IdentityCollected => collect_identity(model),
             Self::ClaimCollected(serial) => collect_claim(model, *serial),
             Self::NodeRecovered(serial) => update_pod(model, *serial, |pod| pod.node_down = false),
@@ -43,6 +50,10 @@ impl ModelEvent {
             Self::TemplateEdited(template) => {
                 model.budget.edits -= 1;
                 model.template = *template;
+            }
+            Self::SourceEdited(backup) => {
+                model.budget.edits -= 1;
+                model.source = *backup;
             }
             Self::ResourceRecreated => {
                 recreate_resource(model);
@@ -71,6 +82,14 @@ impl ModelEvent {
             Self::DecideWithout(_, writes) => accept_plan(model, writes)?,
             Self::IdentityDeleted => delete_identity(model),
             Self::UnknownVoterAdded => add_unknown_voter(model),
+            Self::RestoreFailed(serial) => {
+                if let Some(pod) = model.restore_pods.get_mut(serial) {
+                    pod.state = ModelRestoreState::Failed;
+                }
+            }
+            Self::RestorePodDeleted(serial) => {
+                model.restore_pods.remove(serial);
+            }
             Self::PodDeleted(serial) => model.remove_pod(*serial),
             Self::PodFinished(serial) => update_pod(model, *serial, |pod| {
                 (pod.is_finished, pod.is_running) = (true, false);
@@ -188,6 +207,21 @@ fn start_container(model: &mut ClusterModel, serial: Serial) -> Result<(), RuleV
     Ok(())
 }
 
+/// Ends a restore on the volume that the pod has mounted, which is that of the claim with the pod's name.
+fn finish_restore(model: &mut ClusterModel, serial: Serial) {
+    let disk = model.disk(serial);
+    let Some(pod) = model.restore_pods.get_mut(&serial) else {
+        return;
+    };
+    let backup = pod.backup;
+    if disk == Some(DiskState::Empty) {
+        pod.state = ModelRestoreState::Succeeded;
+        model.set_disk(serial, DiskState::Restored(backup));
+    } else {
+        pod.state = ModelRestoreState::FailedToInstall;
+    }
+}
+
 fn remove_terminating_pod(model: &mut ClusterModel, serial: Serial) {
     model.remove_pod(serial);
     model.forget_previous_cluster();
@@ -213,6 +247,9 @@ fn recreate_resource(model: &mut ClusterModel) {
 /// Lets every timeout expire.
 pub fn pass_time(model: &mut ClusterModel) {
     for pod in model.pods.values_mut() {
+        pod.is_old = true;
+    }
+    for pod in model.restore_pods.values_mut() {
         pod.is_old = true;
     }
     for cluster in &mut model.clusters {
@@ -258,13 +295,20 @@ fn wipe_disk(model: &mut ClusterModel, serial: Serial) {
     model.set_running(serial, false);
 }
 
+/// Deletes a claim and the pods that use it. A restore pod that is not scheduled or has finished uses none.
 fn delete_claim(model: &mut ClusterModel, serial: Serial) {
     model.claims.remove(&serial);
     model.remove_pod(serial);
+    model
+        .restore_pods
+        .retain(|of, pod| *of != serial || pod.state != ModelRestoreState::Running);
 }
 
 fn restore_claim(model: &mut ClusterModel, serial: Serial) {
     model.remove_pod(serial);
+    model
+        .restore_pods
+        .retain(|of, pod| *of != serial || pod.state != ModelRestoreState::Running);
     let uid = model.fresh_uid();
     let Some(claim) = model.claims.get_mut(&serial) else {
         return;
@@ -277,6 +321,7 @@ fn restore_claim(model: &mut ClusterModel, serial: Serial) {
 
 fn lose_node(model: &mut ClusterModel, serial: Serial) {
     model.remove_pod(serial);
+    model.restore_pods.remove(&serial);
     if model.storage == StorageKind::Persistent
         && let Some(claim) = model.claims.get_mut(&serial)
     {
@@ -298,6 +343,19 @@ fn bootstrapped_quorum(model: &ClusterModel) -> Option<usize> {
 /// Checks a plan against the state for which it was decided: executed at once, it must not cost an existing quorum. A failure
 /// between the decision and the write does not count against the plan, and a rejection by etcd does not count in its favour.
 fn check_plan(model: &ClusterModel) -> Result<(), RuleViolation> {
+    let finishes = |effect: &Effect| match effect {
+        Effect::UpdateIdentity { from, to } => {
+            !from.bootstrapped
+                && to.bootstrapped
+                && backup_of(from.restore.as_ref()) != model.source
+        }
+        _ => false,
+    };
+    if model.pending_writes.iter().any(finishes) {
+        return Err(RuleViolation(
+            "the bootstrap finishes with the data of another backup than the spec names".to_owned(),
+        ));
+    }
     let Some(cluster) = bootstrapped_quorum(model) else {
         return Ok(());
     };

@@ -175,7 +175,7 @@ fn drop_unused_clusters(model: &mut ClusterModel) {
     let used: BTreeSet<u8> = disks
         .filter_map(|disk| match disk {
             DiskState::Data { cluster, .. } => Some(cluster),
-            DiskState::Empty => None,
+            DiskState::Restored(_) | DiskState::Empty => None,
         })
         .collect();
     let is_used =
@@ -216,6 +216,10 @@ fn walk(model: &mut ClusterModel, visitor: &mut dyn NameVisitor) {
             visitor.uid(uid);
             visitor.uid(volume);
         }
+        if let Some(restored) = &mut claim.restored {
+            visitor.uid(&mut restored.claim);
+            visitor.uid(&mut restored.volume);
+        }
         walk_disk(&mut claim.disk, visitor);
         claim
             .shares_node_of
@@ -231,6 +235,11 @@ fn walk(model: &mut ClusterModel, visitor: &mut dyn NameVisitor) {
             walk_start(start, visitor);
         }
         walk_disk(&mut pod.disk, visitor);
+    });
+    walk_map(&mut model.restore_pods, visitor, |pod, visitor| {
+        visitor.epoch(&mut pod.epoch);
+        visitor.uid(&mut pod.uid);
+        visitor.uid(&mut pod.claim);
     });
     for cluster in &mut model.clusters {
         visitor.epoch(&mut cluster.epoch);
@@ -362,6 +371,17 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn NameVisitor) {
             on.iter_mut().for_each(|uid| visitor.uid(uid));
             walk_start(start, visitor);
         }
+        Effect::Create(EtcdCreate::RestorePod {
+            serial,
+            epoch,
+            claim,
+            restore: _,
+            template_hash: _,
+        }) => {
+            visitor.serial(serial);
+            visitor.epoch(epoch);
+            visitor.uid(claim);
+        }
         Effect::Patch(EtcdPatch::SetStartMode { pod, from, to }) => {
             visitor.uid(pod);
             walk_start(from, visitor);
@@ -376,13 +396,17 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn NameVisitor) {
             | EtcdPatch::RecordVersion { claim, .. }
             | EtcdPatch::ResizeVolume { claim, .. },
         ) => visitor.uid(claim),
-        Effect::Patch(EtcdPatch::RecordJoinedVolume { claim, volume }) => {
+        Effect::Patch(
+            EtcdPatch::RecordJoinedVolume { claim, volume }
+            | EtcdPatch::RecordRestored { claim, volume, .. },
+        ) => {
             visitor.uid(claim);
             visitor.uid(volume);
         }
         Effect::Patch(
             EtcdPatch::AttachClients { pod: uid }
             | EtcdPatch::DetachClients { pod: uid }
+            | EtcdPatch::ReleaseRestorePod { pod: uid }
             | EtcdPatch::RecordTemplateHash { pod: uid, .. }
             | EtcdPatch::SetOwner {
                 target: OwnerTarget::Pod(uid) | OwnerTarget::Claim(uid),
@@ -405,6 +429,9 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn NameVisitor) {
         Effect::ChangeMembership(intent) => walk_intent(intent, visitor),
         Effect::Delete(
             EtcdDisruption::DeletePod {
+                pod: uid, serial, ..
+            }
+            | EtcdDisruption::DeleteRestorePod {
                 pod: uid, serial, ..
             }
             | EtcdDisruption::DeleteClaim {

@@ -11,7 +11,7 @@ use evenkeel_etcd::names::Serial;
 
 use crate::effect::Effect;
 use crate::model::{
-    ClusterModel, FaultBudget, ModelClaim, ModelCluster, ModelPod, TemplateVariant,
+    ClusterModel, FaultBudget, ModelClaim, ModelCluster, ModelPod, ModelRestorePod, TemplateVariant,
 };
 
 /// The 128-bit hash of an encoded state. The probability that any two of 10⁹ states collide, so that one of them
@@ -26,6 +26,7 @@ pub struct PartTables {
     identities: Interner<Identity>,
     claims: Interner<(Serial, ModelClaim)>,
     pods: Interner<(Serial, ModelPod)>,
+    restore_pods: Interner<(Serial, ModelRestorePod)>,
     clusters: Interner<ModelCluster>,
     effects: Interner<Effect>,
 }
@@ -38,6 +39,7 @@ impl PartTables {
                 allows_tampering: start.allows_tampering,
                 edits_change_template: start.edits_change_template,
                 edits_change_volumes: start.edits_change_volumes,
+                restores: start.restores,
                 owns_data: start.owns_data,
                 ..ClusterModel::new(
                     start.desired_members,
@@ -49,6 +51,7 @@ impl PartTables {
             identities: Interner::default(),
             claims: Interner::default(),
             pods: Interner::default(),
+            restore_pods: Interner::default(),
             clusters: Interner::default(),
             effects: Interner::default(),
         }
@@ -66,6 +69,8 @@ impl PartTables {
             pdb_min_available: pdb_min,
             claims,
             pods,
+            source,
+            restore_pods,
             clusters,
             pending_writes,
             late_writes,
@@ -73,6 +78,7 @@ impl PartTables {
             allows_tampering: _,
             edits_change_template: _,
             edits_change_volumes: _,
+            restores: _,
             owns_data: _,
             identity_owned,
             identity_terminating,
@@ -107,6 +113,19 @@ impl PartTables {
                 .as_ref()
                 .map_or(u32::MAX, |identity| self.identities.number(identity)),
         );
+        if self.common.restores {
+            words.push(u32::from_le_bytes([
+                *source,
+                count(restore_pods.len()),
+                0,
+                0,
+            ]));
+            words.extend(
+                restore_pods
+                    .iter()
+                    .map(|(serial, pod)| self.restore_pods.number(&(*serial, *pod))),
+            );
+        }
         words.extend(
             claims
                 .iter()
@@ -142,6 +161,16 @@ impl PartTables {
         (model.incarnation, model.next_uid) = (incarnation, next_uid);
         model.pdb_min_available = (pdb_min != NO_PDB).then_some(pdb_min);
         model.identity = self.identities.value(*identity);
+        let mut parts = parts;
+        if let [word, rest @ ..] = parts
+            && self.common.restores
+        {
+            let [source, restore_pods, ..] = word.to_le_bytes();
+            let (restore_pods, rest) = rest.split_at(usize::from(restore_pods));
+            model.source = source;
+            model.restore_pods = self.restore_pods.values(restore_pods).collect();
+            parts = rest;
+        }
         let (claims, parts) = parts.split_at(claims);
         let (pods, parts) = parts.split_at(pods);
         let (clusters, parts) = parts.split_at(clusters);

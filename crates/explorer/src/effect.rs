@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use evenkeel_etcd::Etcd;
-use evenkeel_etcd::facts::StartMode;
-use evenkeel_etcd::identity::{Identity, Intent, MembershipChange};
+use evenkeel_etcd::facts::{RestoredVolume, StartMode};
+use evenkeel_etcd::identity::{Identity, Intent, MembershipChange, Uid};
 use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::plan::{
     DeleteReason, EtcdApply, EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget,
@@ -13,7 +13,8 @@ use evenkeel_etcd::view::quorum;
 use evenkeel_runtime::Plan;
 
 use crate::model::{
-    ClusterModel, ModelClaim, ModelMember, ModelPod, RuleViolation, TemplateVariant, member_label,
+    ClusterModel, DiskState, ModelClaim, ModelMember, ModelPod, ModelRestorePod, ModelRestoreState,
+    RuleViolation, TemplateVariant, backup_of, member_label, restore_of,
 };
 use crate::observe::is_ready;
 use crate::prune::{identity_moves_forward, start_mode_moves_forward};
@@ -100,6 +101,11 @@ pub fn apply(
                 "the start mode of a pod returns to Held or Bootstrap".to_owned(),
             ))
         }
+        Effect::Patch(EtcdPatch::RecordRestored {
+            claim: uid,
+            volume,
+            restore,
+        }) => record_restored(model, *uid, *volume, *restore),
         Effect::Patch(patch) => Ok(apply_patch(model, patch)),
         Effect::Apply(EtcdApply::PodDisruptionBudget { from, min }) => {
             if *from != model.pdb_min_available.map(Some).into() {
@@ -179,11 +185,81 @@ fn apply_create(model: &mut ClusterModel, create: &EtcdCreate) -> WriteResult {
                 ),
             );
         }
+        EtcdCreate::RestorePod {
+            serial,
+            epoch,
+            claim,
+            restore,
+            template_hash,
+        } => {
+            let current = model.claims.get(serial).map(|claim| claim.uid);
+            if model.restore_pods.contains_key(serial) || current != Some(*claim) {
+                return WriteResult::Rejected;
+            }
+            let uid = model.fresh_uid();
+            model.restore_pods.insert(
+                *serial,
+                ModelRestorePod {
+                    uid,
+                    epoch: *epoch,
+                    claim: *claim,
+                    backup: backup_of(Some(restore)),
+                    template: TemplateVariant::of(*template_hash),
+                    state: ModelRestoreState::Held,
+                    is_terminating: false,
+                    is_old: false,
+                },
+            );
+        }
     }
     WriteResult::Done
 }
 
+/// Records a restore on a claim. The record must be true.
+fn record_restored(
+    model: &mut ClusterModel,
+    uid: Uid,
+    volume: Uid,
+    restore: Uid,
+) -> Result<WriteResult, RuleViolation> {
+    let mut claims = model.claims.iter_mut();
+    let Some((serial, claim)) = claims.find(|(_, claim)| claim.uid == uid) else {
+        return Ok(WriteResult::Rejected);
+    };
+    let has_data = match claim.disk {
+        DiskState::Empty => false,
+        DiskState::Restored(backup) => restore_of(backup).is_some_and(|of| of.id == restore),
+        // A write that arrives late, after etcd has started.
+        DiskState::Data { .. } => true,
+    };
+    if !has_data {
+        return Err(RuleViolation(format!(
+            "a restore is recorded on the claim of {}, whose volume does not have the data of the backup",
+            member_label(*serial)
+        )));
+    }
+    claim.restored = Some(RestoredVolume {
+        restore,
+        claim: uid,
+        volume,
+    });
+    Ok(WriteResult::Done)
+}
+
 fn apply_patch(model: &mut ClusterModel, patch: &EtcdPatch) -> WriteResult {
+    if let EtcdPatch::ReleaseRestorePod { pod: uid } = patch {
+        let mut pods = model.restore_pods.values_mut();
+        return match pods.find(|pod| pod.uid == *uid) {
+            Some(pod) => {
+                // A kubelet starts no container of a Terminating pod.
+                if pod.state == ModelRestoreState::Held && !pod.is_terminating {
+                    pod.state = ModelRestoreState::Running;
+                }
+                WriteResult::Done
+            }
+            None => WriteResult::Rejected,
+        };
+    }
     if let EtcdPatch::NudgeMember { .. } = patch {
         // The rest of the plan does not depend on the result.
         if let Some((_, cluster)) = model.reachable_voter() {
@@ -234,6 +310,8 @@ fn apply_patch(model: &mut ClusterModel, patch: &EtcdPatch) -> WriteResult {
         EtcdPatch::DetachClients { .. } => pod.is_routed = false,
         EtcdPatch::AttachClients { .. }
         | EtcdPatch::RecordJoinedVolume { .. }
+        | EtcdPatch::ReleaseRestorePod { .. }
+        | EtcdPatch::RecordRestored { .. }
         | EtcdPatch::RecordRemoval { .. }
         | EtcdPatch::RecordVersion { .. }
         | EtcdPatch::RecordTemplateHash { .. }
@@ -403,6 +481,16 @@ fn delete(
             };
             pod.is_terminating = true;
             pod.is_running = false;
+            Ok(WriteResult::Done)
+        }
+        EtcdDisruption::DeleteRestorePod {
+            pod: uid, serial, ..
+        } => {
+            let pod = model.restore_pods.get_mut(serial);
+            let Some(pod) = pod.filter(|pod| pod.uid == *uid) else {
+                return Ok(WriteResult::Rejected);
+            };
+            pod.is_terminating = true;
             Ok(WriteResult::Done)
         }
         EtcdDisruption::DeleteClaim {

@@ -7,8 +7,8 @@ use evenkeel_etcd::facts::StartMode;
 use evenkeel_etcd::names::{Epoch, Serial};
 
 use crate::model::{
-    ClusterModel, DiskState, ModelCluster, ModelMember, RuleViolation, TemplateVariant,
-    member_label,
+    BackupNumber, ClusterModel, DiskState, ModelCluster, ModelMember, NO_BACKUP, RuleViolation,
+    TemplateVariant, member_label,
 };
 
 /// The result of starting a container.
@@ -20,6 +20,8 @@ pub enum StartResult {
     ExistingData,
     /// etcd bootstraps a new single-member cluster.
     Bootstraps(Epoch),
+    /// etcd forms a single-member cluster with the data of a backup.
+    StartsFromBackup(Epoch, BackupNumber),
     /// etcd joins this cluster.
     Joins(usize),
 }
@@ -30,37 +32,44 @@ impl ClusterModel {
         match self.start_result(serial)? {
             StartResult::Exits => return Ok(()),
             StartResult::ExistingData => {}
-            StartResult::Bootstraps(epoch) => {
-                let members = BTreeMap::from([(
-                    serial,
-                    ModelMember {
-                        is_learner: false,
-                        has_started: true,
-                    },
-                )]);
-                let founded = ModelCluster {
-                    epoch,
-                    members,
-                    logged_change: None,
-                    identity_deleted: false,
-                    has_served_clients: false,
-                    unknown_voter: None,
-                };
-                let index = self
-                    .clusters
-                    .iter()
-                    .position(|cluster| cluster.epoch == epoch);
-                let index = index.unwrap_or_else(|| {
-                    self.clusters.push(founded.clone());
-                    self.clusters.len() - 1
-                });
-                self.clusters[index] = founded;
-                self.set_disk(serial, DiskState::written(index, serial));
+            StartResult::Bootstraps(epoch) => self.form_cluster(serial, epoch, NO_BACKUP),
+            StartResult::StartsFromBackup(epoch, backup) => {
+                self.form_cluster(serial, epoch, backup);
             }
             StartResult::Joins(index) => self.set_disk(serial, DiskState::written(index, serial)),
         }
         self.set_running(serial, true);
         Ok(())
+    }
+
+    /// Forms a cluster of one member.
+    fn form_cluster(&mut self, serial: Serial, epoch: Epoch, origin: BackupNumber) {
+        let members = BTreeMap::from([(
+            serial,
+            ModelMember {
+                is_learner: false,
+                has_started: true,
+            },
+        )]);
+        let founded = ModelCluster {
+            epoch,
+            origin,
+            members,
+            logged_change: None,
+            identity_deleted: false,
+            has_served_clients: false,
+            unknown_voter: None,
+        };
+        let index = self
+            .clusters
+            .iter()
+            .position(|cluster| cluster.epoch == epoch);
+        let index = index.unwrap_or_else(|| {
+            self.clusters.push(founded.clone());
+            self.clusters.len() - 1
+        });
+        self.clusters[index] = founded;
+        self.set_disk(serial, DiskState::written(index, serial));
     }
 
     /// Returns the result of starting a pod's container now.
@@ -77,11 +86,15 @@ impl ClusterModel {
             (DiskState::Data { cluster, stale, .. }, _) => {
                 self.start_on_data(serial, usize::from(cluster), stale)
             }
+            // With data, etcd ignores the flags for an empty directory.
+            (DiskState::Restored(backup), _) => self.start_from_backup(serial, pod.epoch, backup),
             (DiskState::Empty, StartMode::Bootstrap) => self.start_bootstrap(serial, pod.epoch),
             (DiskState::Empty, StartMode::Join(list)) => self.start_join(serial, pod.epoch, list),
             // With only itself in `--initial-cluster` and state `existing`, etcd rejects an empty
             // directory.
-            (DiskState::Empty, StartMode::ExistingData) => Ok(StartResult::Exits),
+            (DiskState::Empty, StartMode::ExistingData | StartMode::Restored) => {
+                Ok(StartResult::Exits)
+            }
         }
     }
 
@@ -121,6 +134,16 @@ impl ClusterModel {
                 .iter()
                 .all(|cluster| cluster.epoch != epoch || !cluster.has_served_clients);
         let allowed = allowed || harmless;
+        let is_restored = self
+            .identity
+            .as_ref()
+            .is_some_and(|identity| identity.epoch == epoch && identity.restore.is_some());
+        if is_restored {
+            return Err(RuleViolation(format!(
+                "{} bootstraps an empty cluster in an epoch that begins with the data of a backup",
+                member_label(serial)
+            )));
+        }
         if !allowed {
             return Err(RuleViolation(format!(
                 "{} bootstraps a cluster although it is not the seed of an epoch in bootstrap",
@@ -138,6 +161,32 @@ impl ClusterModel {
                 member_label(serial)
             ))),
             _ => Ok(StartResult::Bootstraps(epoch)),
+        }
+    }
+
+    fn start_from_backup(
+        &self,
+        serial: Serial,
+        epoch: Epoch,
+        backup: BackupNumber,
+    ) -> Result<StartResult, RuleViolation> {
+        let is_finished = self
+            .identity
+            .as_ref()
+            .is_some_and(|identity| identity.epoch == epoch && identity.bootstrapped);
+        if is_finished {
+            return Err(RuleViolation(format!(
+                "{} starts on the data of a backup after the bootstrap is finished: writes that it acknowledged are lost",
+                member_label(serial)
+            )));
+        }
+        let mut clusters = self.clusters.iter();
+        match clusters.position(|cluster| cluster.epoch == epoch) {
+            Some(index) if !self.is_only_disk_of(index, serial) => Err(RuleViolation(format!(
+                "{} starts on the data of a backup beside other members of the same epoch",
+                member_label(serial)
+            ))),
+            _ => Ok(StartResult::StartsFromBackup(epoch, backup)),
         }
     }
 
@@ -204,6 +253,7 @@ impl ClusterModel {
                 let unknown_voter = self.clusters[index].unknown_voter.is_some();
                 matches!(start, StartMode::Join(list) if list.iter().eq(members.keys()) && !unknown_voter)
             }
+            DiskState::Restored(_) => false,
             DiskState::Data { stale, .. } => stale,
         };
         forgot.then_some(index)

@@ -8,7 +8,10 @@ use evenkeel_etcd::view::quorum;
 use crate::Decider;
 use crate::effect::{self, Effect};
 use crate::etcd_start::StartResult;
-use crate::model::{ClusterModel, DiskState, TemplateVariant, UnknownVoter};
+use crate::model::{
+    BACKUPS, BackupNumber, ClusterModel, DiskState, ModelRestorePod, ModelRestoreState, NO_BACKUP,
+    TemplateVariant, UnknownVoter,
+};
 use crate::observe::{Visibility, observe};
 
 /// One event.
@@ -49,6 +52,14 @@ pub enum ModelEvent {
     LeaderChanged(Serial),
     /// A Terminating pod is removed.
     PodRemoved(Serial),
+    /// A restore pod ends: the data is in place, or the data directory is not empty.
+    RestoreFinished(Serial),
+    /// A restore pod fails before it touches the data directory.
+    RestoreFailed(Serial),
+    /// A Terminating restore pod is removed.
+    RestorePodRemoved(Serial),
+    /// A user deletes a restore pod.
+    RestorePodDeleted(Serial),
     /// The identity of a deleted resource is garbage collected.
     IdentityCollected,
     /// A claim of a deleted resource is garbage collected.
@@ -83,6 +94,8 @@ pub enum ModelEvent {
     MembersEdited(u8),
     /// The user changes the pod template.
     TemplateEdited(TemplateVariant),
+    /// The user names another backup, or none.
+    SourceEdited(BackupNumber),
     /// The user deletes the resource and creates it again.
     ResourceRecreated,
     /// The user deletes the resource with orphan propagation and creates it again.
@@ -124,6 +137,13 @@ impl ModelEvent {
                 }
             }
         }
+        for (serial, pod) in &model.restore_pods {
+            if pod.is_terminating {
+                events.push(Self::RestorePodRemoved(*serial));
+            } else if can_finish_restore(model, *serial, pod) {
+                events.push(Self::RestoreFinished(*serial));
+            }
+        }
         if model.identity_terminating {
             events.push(Self::IdentityCollected);
         }
@@ -163,6 +183,12 @@ impl ModelEvent {
             .keys()
             .filter(|serial| model.needs_new_leader(**serial).is_some());
         events.extend(learners.map(|serial| Self::LeaderChanged(*serial)));
+        // The containers of a Terminating pod run until they are killed.
+        let terminating = model
+            .restore_pods
+            .iter()
+            .filter(|(serial, pod)| pod.is_terminating && can_finish_restore(model, **serial, pod));
+        events.extend(terminating.map(|(serial, _)| Self::RestoreFinished(*serial)));
         if model.budget.crashes > 0 && !model.pending_writes.is_empty() {
             events.push(Self::Crash);
             if model.late_writes.is_empty() {
@@ -176,6 +202,11 @@ impl ModelEvent {
                     .filter(|members| *members != model.desired_members)
                     .map(Self::MembersEdited),
             );
+            if model.restores {
+                let others = BACKUPS.into_iter().chain([NO_BACKUP]);
+                let others = others.filter(|backup| *backup != model.source);
+                events.extend(others.map(Self::SourceEdited));
+            }
             if model.edits_change_template {
                 let templates = [
                     TemplateVariant::Original,
@@ -191,6 +222,7 @@ impl ModelEvent {
             }
         }
         let has_running_timeouts = model.pods.values().any(|pod| !pod.is_old)
+            || model.restore_pods.values().any(|pod| !pod.is_old)
             || model
                 .clusters
                 .iter()
@@ -288,12 +320,31 @@ fn add_object_faults(model: &ClusterModel, decider: &dyn Decider, events: &mut V
         }
         events.push(ModelEvent::NodeLost(*serial));
     }
+    for (serial, pod) in &model.restore_pods {
+        if pod.state == ModelRestoreState::Running {
+            events.push(ModelEvent::RestoreFailed(*serial));
+        }
+        events.push(ModelEvent::RestorePodDeleted(*serial));
+        if !model.pods.contains_key(serial) {
+            events.push(ModelEvent::NodeLost(*serial));
+        }
+    }
     for (serial, claim) in &model.claims {
         events.push(ModelEvent::ClaimDeleted(*serial));
+        if matches!(claim.disk, DiskState::Restored(_)) && claim.restored.is_some() {
+            events.push(ModelEvent::DiskWiped(*serial));
+        }
         if claim.disk != DiskState::Empty {
             events.push(ModelEvent::ClaimRestored(*serial));
         }
     }
+}
+
+/// Returns true if a restore pod runs and has its volume.
+fn can_finish_restore(model: &ClusterModel, serial: Serial, pod: &ModelRestorePod) -> bool {
+    pod.state == ModelRestoreState::Running
+        && pod.template != TemplateVariant::Broken
+        && model.disk(serial).is_some()
 }
 
 /// Returns true if a pod's container can start now, and a leader can send it a snapshot. The log of a cluster in bootstrap
@@ -314,9 +365,10 @@ fn can_start_from_snapshot(model: &ClusterModel, serial: Serial) -> bool {
         Ok(StartResult::Joins(cluster)) => cluster,
         Ok(StartResult::ExistingData) => match model.disk(serial) {
             Some(DiskState::Data { cluster, .. }) => usize::from(cluster),
-            Some(DiskState::Empty) | None => return false,
+            Some(DiskState::Restored(_) | DiskState::Empty) | None => return false,
         },
-        Ok(StartResult::Exits | StartResult::Bootstraps(_)) | Err(_) => return false,
+        Ok(StartResult::Exits | StartResult::Bootstraps(_) | StartResult::StartsFromBackup(..))
+        | Err(_) => return false,
     };
     model.has_quorum(cluster) && model.clusters[cluster].members.contains_key(&serial)
 }

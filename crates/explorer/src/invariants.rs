@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use evenkeel_etcd::view::quorum;
 
-use crate::model::{ClusterModel, RuleViolation, member_label};
+use crate::model::{ClusterModel, ModelRestoreState, RuleViolation, backup_of, member_label};
 
 impl ClusterModel {
     /// Checks the invariants.
@@ -30,6 +30,7 @@ impl ClusterModel {
                 "clients are routed before the bootstrap is finished".to_owned(),
             ));
         }
+        self.check_restores()?;
         self.check_ownership()?;
         if let Some(cluster) = self.current_cluster().filter(|_| bootstrapped) {
             let learners = self.clusters[cluster]
@@ -53,6 +54,34 @@ impl ClusterModel {
                     "the PodDisruptionBudget allows evictions that cost the quorum".to_owned(),
                 ));
             }
+        }
+        Ok(())
+    }
+
+    /// Checks that a restored epoch has the data of its backup, and that a restore pod never runs beside etcd on one volume.
+    fn check_restores(&self) -> Result<(), RuleViolation> {
+        if !self.restores {
+            return Ok(());
+        }
+        let beside = self.restore_pods.iter().find(|(serial, pod)| {
+            pod.state == ModelRestoreState::Running
+                && self.pods.get(serial).is_some_and(|pod| pod.is_running)
+        });
+        if let Some((serial, _)) = beside {
+            return Err(RuleViolation(format!(
+                "a restore runs on the volume of {} while its etcd runs",
+                member_label(*serial)
+            )));
+        }
+        let (Some(identity), Some(cluster)) = (&self.identity, self.current_cluster()) else {
+            return Ok(());
+        };
+        let cluster = &self.clusters[cluster];
+        // The origin of data is not known to a rebuilt identity.
+        if !cluster.identity_deleted && cluster.origin != backup_of(identity.restore.as_ref()) {
+            return Err(RuleViolation(
+                "the cluster did not begin with the data that its epoch begins with".to_owned(),
+            ));
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ pub mod mutants;
 pub mod observe;
 pub mod prune;
 pub mod quiescence;
+mod restore_model;
 pub mod search;
 pub mod tampered_facts;
 mod trace_fmt;

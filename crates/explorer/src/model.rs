@@ -4,13 +4,17 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_etcd::facts::{StartMode, StorageKind};
+use evenkeel_etcd::facts::{RestoredVolume, StartMode, StorageKind};
 use evenkeel_etcd::identity::{Identity, MembershipChange, Uid};
 use evenkeel_etcd::names::{Epoch, Serial};
 use evenkeel_etcd::plan::EtcdCreate;
 use evenkeel_etcd::view::quorum;
 
 use crate::effect::{self, Effect};
+
+pub use crate::restore_model::{
+    BACKUPS, BackupNumber, ModelRestorePod, ModelRestoreState, NO_BACKUP, backup_of, restore_of,
+};
 
 /// The state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +37,10 @@ pub struct ClusterModel {
     pub claims: BTreeMap<Serial, ModelClaim>,
     /// The pods by serial.
     pub pods: BTreeMap<Serial, ModelPod>,
+    /// The backup that `spec.bootstrap.from` names.
+    pub source: BackupNumber,
+    /// The restore pods by the serial of the seed.
+    pub restore_pods: BTreeMap<Serial, ModelRestorePod>,
     /// Every etcd cluster that was ever bootstrapped. Two clusters of one epoch have the same cluster ID.
     pub clusters: Vec<ModelCluster>,
     /// The remaining writes of the operator's last plan.
@@ -47,6 +55,8 @@ pub struct ClusterModel {
     pub edits_change_template: bool,
     /// Whether edits of the template also change the volumes, for example their StorageClass.
     pub edits_change_volumes: bool,
+    /// Whether the spec may name a backup, and edits name another one.
+    pub restores: bool,
     /// Whether the resource owns the identity and the claims even once the bootstrap is finished. It always owns the
     /// pods.
     pub owns_data: bool,
@@ -101,6 +111,8 @@ pub struct ModelClaim {
     pub epoch: Epoch,
     /// The claim uid and volume uid that the operator recorded when the member joined.
     pub joined_on: Option<(Uid, Uid)>,
+    /// The restore that the operator recorded on the claim.
+    pub restored: Option<RestoredVolume>,
     /// The content of the data directory.
     pub disk: DiskState,
     /// Whether the node of the volume is lost for good.
@@ -129,6 +141,7 @@ impl ModelClaim {
             uid,
             epoch,
             joined_on,
+            restored: None,
             disk,
             node_lost: false,
             shares_node_of: took,
@@ -144,6 +157,8 @@ impl ModelClaim {
 pub enum DiskState {
     /// No data.
     Empty,
+    /// The data of a backup, on which no etcd has started.
+    Restored(BackupNumber),
     /// The data of one member of one cluster.
     Data {
         /// The index of the cluster.
@@ -258,6 +273,8 @@ impl ModelPod {
 pub struct ModelCluster {
     /// The epoch of its cluster token.
     pub epoch: Epoch,
+    /// The backup whose data the cluster began with.
+    pub origin: BackupNumber,
     /// The listed members.
     pub members: BTreeMap<Serial, ModelMember>,
     /// A change that a leader appended to its log right after it lost its quorum. The caller got a timeout, and the
@@ -311,6 +328,8 @@ impl ClusterModel {
             pdb_min_available: None,
             claims: BTreeMap::new(),
             pods: BTreeMap::new(),
+            source: NO_BACKUP,
+            restore_pods: BTreeMap::new(),
             clusters: Vec::new(),
             pending_writes: Vec::new(),
             late_writes: Vec::new(),
@@ -318,6 +337,7 @@ impl ClusterModel {
             allows_tampering: false,
             edits_change_template: false,
             edits_change_volumes: false,
+            restores: false,
             owns_data: storage == StorageKind::Ephemeral,
             identity_owned: false,
             identity_terminating: false,
@@ -362,6 +382,16 @@ impl ClusterModel {
         }
     }
 
+    /// Begins with a spec that names a backup, and lets edits name another one or none.
+    #[must_use]
+    pub fn with_restore(self) -> Self {
+        Self {
+            source: BACKUPS[0],
+            restores: true,
+            ..self
+        }
+    }
+
     /// Lets the resource own the identity and the claims even once the bootstrap is finished.
     #[must_use]
     pub fn with_owned_data(self) -> Self {
@@ -376,6 +406,9 @@ impl ClusterModel {
     /// object would be collected at once.
     pub(crate) fn delete_resource(&mut self) {
         self.pods
+            .values_mut()
+            .for_each(|pod| pod.is_terminating = true);
+        self.restore_pods
             .values_mut()
             .for_each(|pod| pod.is_terminating = true);
         self.identity_terminating |= self.identity_owned;
@@ -414,6 +447,7 @@ impl ClusterModel {
             && self.identity.is_none()
             && self.claims.is_empty()
             && self.pods.is_empty()
+            && self.restore_pods.is_empty()
         {
             self.pdb_min_available = None;
             self.clusters.clear();
@@ -495,7 +529,7 @@ impl ClusterModel {
         );
         match self.disk(serial)? {
             DiskState::Data { cluster, .. } => Some(usize::from(cluster)),
-            DiskState::Empty => None,
+            DiskState::Restored(_) | DiskState::Empty => None,
         }
     }
 

@@ -3,7 +3,10 @@
 //! every mutant.
 
 use evenkeel_etcd::Etcd;
-use evenkeel_etcd::facts::{EtcdFacts, Membership, OwnedBy, StartMode, StorageKind};
+use evenkeel_etcd::facts::{
+    EtcdFacts, Membership, OwnedBy, RestorePodState, RestoredVolume, SourceState, StartMode,
+    StorageKind,
+};
 use evenkeel_etcd::identity::{Intent, MembershipChange};
 use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::plan::{DeleteReason, EtcdCreate, EtcdDisruption, EtcdPatch};
@@ -28,6 +31,7 @@ pub struct Mutant {
     sends_after_lease: bool,
     starts_converged: bool,
     owns_data: bool,
+    restores: bool,
 }
 
 impl Decider for Mutant {
@@ -50,6 +54,11 @@ impl Mutant {
         let model = ClusterModel::new(self.members, self.storage, 2, self.budget);
         let model = if self.owns_data {
             model.with_owned_data()
+        } else {
+            model
+        };
+        let model = if self.restores {
+            model.with_restore()
         } else {
             model
         };
@@ -90,10 +99,18 @@ const BASE: Mutant = Mutant {
     sends_after_lease: false,
     starts_converged: false,
     owns_data: false,
+    restores: false,
+};
+
+/// The base of bugs that show in a cluster that begins with the data of a backup.
+const RESTORE: Mutant = Mutant {
+    members: 1,
+    restores: true,
+    ..BASE
 };
 
 /// All mutants.
-pub const MUTANTS: [Mutant; 19] = [
+pub const MUTANTS: [Mutant; 25] = [
     Mutant {
         name: "accepts-any-volume",
         description: "accepts any claim with the member's name: a claim restored from older data cost 10 of 10 acknowledged writes",
@@ -415,6 +432,91 @@ pub const MUTANTS: [Mutant; 19] = [
                 .retain(|patch| !matches!(patch, EtcdPatch::NudgeMember { .. }));
         },
         ..BASE
+    },
+    Mutant {
+        name: "starts-restored-seed-as-new",
+        description: "starts the seed of a restored epoch with `new`: on a directory that was emptied it forms an empty cluster",
+        tamper_plan: |_, plan| {
+            for patch in &mut plan.patch {
+                if let EtcdPatch::SetStartMode { to, .. } = patch
+                    && *to == StartMode::Restored
+                {
+                    *to = StartMode::Bootstrap;
+                }
+            }
+        },
+        ..RESTORE
+    },
+    Mutant {
+        name: "starts-seed-before-restore-is-recorded",
+        description: "starts the seed although no restore is recorded on its claim: its volume is empty",
+        budget: FaultBudget::NONE,
+        tamper_facts: |facts| {
+            let restore = facts.cluster.restore.clone();
+            each_claim(facts, |claim| {
+                if let (Some(restore), Some(volume)) = (&restore, claim.volume) {
+                    claim.restored = Some(RestoredVolume {
+                        restore: restore.id,
+                        claim: claim.uid,
+                        volume,
+                    });
+                }
+            });
+        },
+        ..RESTORE
+    },
+    Mutant {
+        name: "records-restore-of-another-claim",
+        description: "records a restore without comparing the claim: a claim that was deleted and created again is empty",
+        tamper_facts: |facts| {
+            let claims = facts.claims.present().cloned().unwrap_or_default();
+            for pod in &mut facts.restore_pods {
+                let claim = claims.iter().find(|claim| claim.serial == pod.serial);
+                pod.claim = claim.map_or(pod.claim, |claim| claim.uid);
+            }
+        },
+        ..RESTORE
+    },
+    Mutant {
+        name: "keeps-first-source",
+        description: "keeps the backup that the first spec named: the user corrects it, and the cluster has other data",
+        budget: ONE_EDIT,
+        tamper_facts: |facts| {
+            if let Observed::Present(identity) = &facts.identity {
+                facts.cluster.restore = identity.restore.clone();
+                facts.source = identity.restore.as_ref().map(|_| SourceState::Usable);
+            }
+        },
+        ..RESTORE
+    },
+    Mutant {
+        name: "waits-for-emptied-restored-seed",
+        description: "waits for a restored seed whose directory was emptied: it never starts, and the bootstrap never ends",
+        tamper_facts: |facts| each_pod(facts, |pod| pod.crashing_since = None),
+        ..RESTORE
+    },
+    Mutant {
+        name: "restores-beside-etcd",
+        description: "starts a restore pod that an operator created late, while etcd runs on the volume",
+        budget: FaultBudget {
+            crashes: 1,
+            ..FaultBudget::NONE
+        },
+        tamper_plan: |facts, plan| {
+            let held = facts.restore_pods.iter();
+            let held = held.filter(|pod| pod.state == RestorePodState::Held);
+            for held in held {
+                let of = held.uid;
+                plan.disruption = plan.disruption.take().filter(|disruption| {
+                    !matches!(disruption, EtcdDisruption::DeleteRestorePod { pod, .. } if *pod == of)
+                });
+                let release = EtcdPatch::ReleaseRestorePod { pod: of };
+                if !plan.patch.contains(&release) {
+                    plan.patch.push(release);
+                }
+            }
+        },
+        ..RESTORE
     },
 ];
 

@@ -5,14 +5,18 @@ use std::time::Duration;
 
 use evenkeel_api::Version;
 use evenkeel_etcd::facts::{
-    self, DisruptionWindow, EtcdFacts, ListedMember, MemberHealth, Membership, OwnedBy, StuckMember,
+    self, DisruptionWindow, EtcdFacts, ListedMember, MemberHealth, Membership, OwnedBy,
+    RestoreFailure, RestorePodFacts, RestorePodState, RestoreStep, SourceState, StuckMember,
 };
 use evenkeel_etcd::identity::{ClusterId, MemberId, Uid};
 use evenkeel_etcd::names::{Lineage, Serial};
 use evenkeel_runtime::{Observed, UnixTime};
 
 use crate::etcd_start::StartResult;
-use crate::model::{ClusterModel, UnknownVoter};
+use crate::model::{
+    ClusterModel, ModelRestorePod, ModelRestoreState, NO_BACKUP, TemplateVariant, UnknownVoter,
+    restore_of,
+};
 
 /// The current time. Every other time in the model is now or long ago.
 pub const NOW: UnixTime = UnixTime(1_000_000);
@@ -52,7 +56,9 @@ pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
             epoch: claim.epoch,
             uid: claim.uid,
             volume: claim.is_bound().then_some(claim.uid),
+            created_at: LONG_AGO,
             joined_on: claim.joined_on,
+            restored: claim.restored,
             is_terminating: claim.is_terminating,
             topology: facts::VolumeTopology::Node(node_uid(model, *serial)),
             on_cordoned_node: false,
@@ -125,12 +131,17 @@ pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
             pod_template_hash: model.template.uid(),
             restart_request: None,
             volume_size: 0,
+            restore: restore_of(model.source),
         },
+        restore_pods: model.restore_pods.iter().map(restore_pod).collect(),
+        source: (model.source != NO_BACKUP).then_some(SourceState::Usable),
         identity: model.identity.clone().into(),
-        lineages: (!model.claims.is_empty() || !model.pods.is_empty())
-            .then_some(Some(Lineage(7)))
-            .into_iter()
-            .collect(),
+        lineages: (!model.claims.is_empty()
+            || !model.pods.is_empty()
+            || !model.restore_pods.is_empty())
+        .then_some(Some(Lineage(7)))
+        .into_iter()
+        .collect(),
         claims: if can_list {
             Observed::Present(claims.collect())
         } else {
@@ -162,6 +173,37 @@ pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
         client_read: Observed::Unknown,
         alarms: BTreeSet::new(),
         details: BTreeMap::new(),
+    }
+}
+
+fn restore_pod((serial, pod): (&Serial, &ModelRestorePod)) -> RestorePodFacts {
+    let time = if pod.is_old { LONG_AGO } else { NOW };
+    let failure = |step| {
+        RestorePodState::Failed(RestoreFailure {
+            at: time,
+            step,
+            is_transient: true,
+            message: String::new(),
+        })
+    };
+    RestorePodFacts {
+        serial: *serial,
+        epoch: pod.epoch,
+        uid: pod.uid,
+        claim: pod.claim,
+        restore: restore_of(pod.backup).map_or(Uid(0), |restore| restore.id),
+        created_at: time,
+        state: match pod.state {
+            ModelRestoreState::Held => RestorePodState::Held,
+            ModelRestoreState::Running => RestorePodState::Running(RestoreStep::Fetch),
+            ModelRestoreState::Succeeded => RestorePodState::Succeeded,
+            ModelRestoreState::Failed => failure(RestoreStep::Fetch),
+            ModelRestoreState::FailedToInstall => failure(RestoreStep::Install),
+        },
+        template_hash: Some(pod.template.uid()),
+        is_idle: pod.state == ModelRestoreState::Held || pod.template == TemplateVariant::Broken,
+        is_terminating: pod.is_terminating,
+        problem: None,
     }
 }
 

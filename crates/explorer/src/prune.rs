@@ -7,12 +7,12 @@
 //! [`identity_moves_forward`] and [`start_mode_moves_forward`] forbid every write that would restore an earlier
 //! state.
 
-use evenkeel_etcd::facts::StartMode;
+use evenkeel_etcd::facts::{RestoredVolume, StartMode};
 use evenkeel_etcd::identity::{Identity, Uid};
 use evenkeel_etcd::plan::{EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget};
 
 use crate::effect::Effect;
-use crate::model::ClusterModel;
+use crate::model::{ClusterModel, ModelRestoreState};
 
 /// The result that a write will have whenever it is sent.
 enum WriteFate {
@@ -61,6 +61,14 @@ fn fate(model: &ClusterModel, effect: &Effect) -> WriteFate {
                 .get(serial)
                 .is_none_or(|claim| claim.uid != *uid),
         ),
+        Effect::Create(EtcdCreate::RestorePod {
+            serial, claim: uid, ..
+        }) => rejected_if(
+            model
+                .claims
+                .get(serial)
+                .is_none_or(|claim| claim.uid != *uid),
+        ),
         Effect::Patch(patch) => patch_fate(model, patch),
         Effect::UpdateIdentity { from, .. } => rejected_if(
             model
@@ -80,6 +88,16 @@ fn fate(model: &ClusterModel, effect: &Effect) -> WriteFate {
             Some(pod) if pod.is_terminating => WriteFate::NoOp,
             Some(_) => WriteFate::Open,
         },
+        Effect::Delete(EtcdDisruption::DeleteRestorePod {
+            pod: uid, serial, ..
+        }) => {
+            let pod = model.restore_pods.get(serial);
+            match pod.filter(|pod| pod.uid == *uid) {
+                None => WriteFate::Rejected,
+                Some(pod) if pod.is_terminating => WriteFate::NoOp,
+                Some(_) => WriteFate::Open,
+            }
+        }
         Effect::Delete(EtcdDisruption::DeleteClaim {
             claim: uid, serial, ..
         }) => rejected_if(
@@ -129,6 +147,31 @@ fn patch_fate(model: &ClusterModel, patch: &EtcdPatch) -> WriteFate {
                 Some(_) => WriteFate::Open,
             }
         }
+        EtcdPatch::RecordRestored {
+            claim: uid,
+            volume,
+            restore,
+        } => {
+            let recorded = Some(RestoredVolume {
+                restore: *restore,
+                claim: *uid,
+                volume: *volume,
+            });
+            match model.claims.values().find(|claim| claim.uid == *uid) {
+                None => WriteFate::Rejected,
+                Some(claim) if claim.restored == recorded => WriteFate::NoOp,
+                Some(_) => WriteFate::Open,
+            }
+        }
+        EtcdPatch::ReleaseRestorePod { pod: uid } => {
+            match model.restore_pods.values().find(|pod| pod.uid == *uid) {
+                None => WriteFate::Rejected,
+                Some(pod) if pod.is_terminating || pod.state != ModelRestoreState::Held => {
+                    WriteFate::NoOp
+                }
+                Some(_) => WriteFate::Open,
+            }
+        }
         EtcdPatch::RecordRemoval { claim: uid, .. }
         | EtcdPatch::RecordVersion { claim: uid, .. }
         | EtcdPatch::ResizeVolume { claim: uid, .. } => {
@@ -156,8 +199,10 @@ fn patch_fate(model: &ClusterModel, patch: &EtcdPatch) -> WriteFate {
 /// Returns true if a pod in start mode `current` never returns to the start mode `other`.
 fn has_left_start_mode(other: &StartMode, current: &StartMode) -> bool {
     other != current
-        && (matches!(other, StartMode::Held | StartMode::Bootstrap)
-            || *current == StartMode::ExistingData)
+        && (matches!(
+            other,
+            StartMode::Held | StartMode::Bootstrap | StartMode::Restored
+        ) || *current == StartMode::ExistingData)
 }
 
 /// Returns true if an identity differs from the current one in a field that [`identity_moves_forward`] protects.
@@ -176,7 +221,7 @@ fn is_outdated(from: &Identity, now: &Identity) -> bool {
 }
 
 /// Returns true if an update of the identity only moves forward: serials and epochs are never reused, a finished
-/// bootstrap stays finished, and the seed's storage and the cluster ID are constant within an epoch.
+/// bootstrap stays finished, and the restore, the seed's storage and the cluster ID are constant within an epoch.
 pub fn identity_moves_forward(from: &Identity, to: &Identity) -> bool {
     let same_epoch = from.epoch == to.epoch;
     to.epoch >= from.epoch
@@ -185,12 +230,13 @@ pub fn identity_moves_forward(from: &Identity, to: &Identity) -> bool {
         && (!from.bootstrapped || (same_epoch && to.bootstrapped))
         && (!same_epoch || from.seed_storage.is_none() || from.seed_storage == to.seed_storage)
         && (!same_epoch || from.cluster_id.is_none() || from.cluster_id == to.cluster_id)
+        && (!same_epoch || from.restore == to.restore)
 }
 
-/// Returns true if a change of the start mode only moves forward: never back to `Held`, to `Bootstrap` only from
-/// `Held`, and never away from `ExistingData`.
+/// Returns true if a change of the start mode only moves forward: never back to `Held`, to `Bootstrap` and `Restored` only
+/// from `Held`, and never away from `ExistingData`.
 pub fn start_mode_moves_forward(from: &StartMode, to: &StartMode) -> bool {
     *to != StartMode::Held
-        && (*to != StartMode::Bootstrap || *from == StartMode::Held)
+        && (!matches!(to, StartMode::Bootstrap | StartMode::Restored) || *from == StartMode::Held)
         && (*from != StartMode::ExistingData || *to == StartMode::ExistingData)
 }

@@ -183,6 +183,9 @@ fn check_quiescent(model: &ClusterModel) -> Result<(), RuleViolation> {
     {
         return bad("a volume has an outdated template");
     }
+    if !model.restore_pods.is_empty() {
+        return bad("a restore pod is left");
+    }
     if model.pods.len() != members.len()
         || model
             .claims

@@ -9,7 +9,8 @@ use std::time::Duration;
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::build::tls::SECRETS;
 use evenkeel_etcd::facts::{
-    DisruptionWindow, Drift, EtcdFacts, OwnedObject, StartMode, UnknownMember,
+    DisruptionWindow, Drift, EtcdFacts, OwnedObject, SourceProblem, SourceState, StartMode,
+    UnknownMember,
 };
 use evenkeel_etcd::identity::{ClusterId, Identity, MemberId, MembershipChange, Uid};
 use evenkeel_etcd::names::Lineage;
@@ -400,6 +401,7 @@ fn without_objects(facts: &EtcdFacts) -> EtcdFacts {
     EtcdFacts {
         claims: Observed::Present(Vec::new()),
         pods: Observed::Present(Vec::new()),
+        restore_pods: Vec::new(),
         ..facts.clone()
     }
 }
@@ -429,6 +431,24 @@ fn starts_member(plan: &Plan<Etcd>) -> bool {
     })
 }
 
+impl TamperingDecider {
+    /// Deletes the backup that a new cluster begins with.
+    fn delete_backup(&self, facts: &EtcdFacts) {
+        if facts.source.is_none() {
+            return;
+        }
+        let tampered = EtcdFacts {
+            source: Some(SourceState::Unusable(SourceProblem::BackupMissing)),
+            ..facts.clone()
+        };
+        self.check("the backup is gone", &tampered, |plan| {
+            let creates = |create: &EtcdCreate| matches!(create, EtcdCreate::RestorePod { .. });
+            let releases = |patch: &EtcdPatch| matches!(patch, EtcdPatch::ReleaseRestorePod { .. });
+            !plan.create.iter().any(creates) && !plan.patch.iter().any(releases)
+        });
+    }
+}
+
 impl Decider for TamperingDecider {
     fn decide(&self, facts: &EtcdFacts) -> Plan<Etcd> {
         self.pause(facts);
@@ -442,6 +462,7 @@ impl Decider for TamperingDecider {
         self.outdate_members(facts);
         self.take_name(facts);
         self.delete_object(facts);
+        self.delete_backup(facts);
         Etcd::decide(facts)
     }
 }

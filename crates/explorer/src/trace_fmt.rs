@@ -7,7 +7,7 @@ use evenkeel_etcd::plan::{EtcdApply, EtcdCreate, EtcdDisruption, EtcdPatch, Owne
 
 use crate::effect::{self, Effect};
 use crate::event::ModelEvent;
-use crate::model::member_label;
+use crate::model::{NO_BACKUP, member_label};
 use crate::observe::Visibility;
 
 impl fmt::Display for ModelEvent {
@@ -81,6 +81,26 @@ impl fmt::Display for ModelEvent {
             }
             Self::PodRemoved(serial) => {
                 write!(f, "the pod of {} is removed", member_label(*serial))
+            }
+            Self::RestoreFinished(serial) => {
+                write!(f, "the restore of {} ends", member_label(*serial))
+            }
+            Self::RestoreFailed(serial) => {
+                write!(f, "the restore of {} fails", member_label(*serial))
+            }
+            Self::RestorePodRemoved(serial) => {
+                write!(f, "the restore pod of {} is removed", member_label(*serial))
+            }
+            Self::RestorePodDeleted(serial) => {
+                write!(
+                    f,
+                    "a user deletes the restore pod of {}",
+                    member_label(*serial)
+                )
+            }
+            Self::SourceEdited(NO_BACKUP) => f.write_str("the user removes spec.bootstrap.from"),
+            Self::SourceEdited(backup) => {
+                write!(f, "the user names backup {backup} in spec.bootstrap.from")
             }
             Self::IdentityCollected => {
                 f.write_str("the identity of the deleted resource is garbage collected")
@@ -173,6 +193,7 @@ impl fmt::Display for DescribedWrite<'_> {
                 )
             }
             StartMode::ExistingData => "start mode ExistingData".to_owned(),
+            StartMode::Restored => "start mode Restored".to_owned(),
         };
         match self.0 {
             Effect::Create(EtcdCreate::Identity(_)) => f.write_str("creates the identity"),
@@ -190,6 +211,15 @@ impl fmt::Display for DescribedWrite<'_> {
                     member_label(*serial),
                     mode(start)
                 )
+            }
+            Effect::Create(EtcdCreate::RestorePod { serial, .. }) => {
+                write!(f, "creates the restore pod of {}", member_label(*serial))
+            }
+            Effect::Patch(EtcdPatch::ReleaseRestorePod { .. }) => {
+                f.write_str("lets a restore pod start")
+            }
+            Effect::Patch(EtcdPatch::RecordRestored { .. }) => {
+                f.write_str("records on a claim that its volume is restored")
             }
             Effect::Patch(EtcdPatch::SetStartMode { to, .. }) => {
                 write!(f, "switches a pod to {}", mode(to))
@@ -273,6 +303,9 @@ impl fmt::Display for DescribedWrite<'_> {
             }
             Effect::Delete(EtcdDisruption::DeletePod { serial, .. }) => {
                 write!(f, "deletes the pod of {}", member_label(*serial))
+            }
+            Effect::Delete(EtcdDisruption::DeleteRestorePod { serial, .. }) => {
+                write!(f, "deletes the restore pod of {}", member_label(*serial))
             }
             Effect::Delete(EtcdDisruption::DeleteClaim { serial, .. }) => {
                 write!(f, "deletes the claim of {}", member_label(*serial))

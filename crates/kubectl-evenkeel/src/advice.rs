@@ -55,6 +55,9 @@ pub(crate) fn for_reason(reason: &str, cluster: &str) -> Option<String> {
              of a former cluster."
                 .to_owned()
         }
+        Reason::RestoreFailed => {
+            "Resolve the cause that the message names, or name another backup in spec.bootstrap.from.backup.".to_owned()
+        }
         Reason::InconsistentObjects => {
             "Decide which of the objects belong to this cluster. Restore its identity ConfigMap, or remove the label \
              etcd.evenkeel.dev/cluster from the other objects."

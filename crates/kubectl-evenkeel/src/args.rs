@@ -28,7 +28,7 @@ const EXIT_CODES: &str = "Exit codes:
   2  invalid arguments
   3  status: clients can write, but the cluster is degraded or paused, or no operator is running
   4  status: clients cannot write, or this is unknown
-  5  the cluster does not exist, or Evenkeel is not installed
+  5  the cluster, store or backup does not exist, or Evenkeel is not installed
   6  permission denied
   7  the Kubernetes API does not respond";
 
@@ -166,6 +166,35 @@ pub(crate) struct NamedTarget {
     pub(crate) cluster: String,
 }
 
+/// The flags of `backups`.
+#[derive(Clone, Debug, Flags)]
+pub(crate) struct BackupsArgs {
+    /// Name of the cluster; defaults to all clusters
+    #[arg(value_name = CLUSTER_VALUE)]
+    pub(crate) cluster: Option<String>,
+    /// List the backups of all namespaces
+    #[arg(short = 'A', long, conflicts_with_all = ["cluster", "from_store"])]
+    pub(crate) all_namespaces: bool,
+    /// Only backups in this BackupStore
+    #[arg(long, value_name = "NAME", conflicts_with = "from_store")]
+    pub(crate) store: Option<String>,
+    /// List what is in this BackupStore, also backups of deleted clusters. The operator starts a pod for it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) from_store: Option<String>,
+    /// Create a Backup object for the backup with this location or name, with --from-store; can be repeated
+    #[arg(long, value_name = "LOCATION", requires = "from_store")]
+    pub(crate) import: Vec<String>,
+    /// Create a Backup object for each complete backup that has none, with --from-store
+    #[arg(long, requires = "from_store", conflicts_with = "import")]
+    pub(crate) import_all: bool,
+    /// Show the list again every two seconds, until Ctrl-C
+    #[arg(short, long, conflicts_with = "from_store")]
+    pub(crate) watch: bool,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) output: TextFormat,
+}
+
 /// The placeholder of a cluster's name.
 pub(crate) const CLUSTER_VALUE: &str = "CLUSTER";
 
@@ -261,6 +290,28 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "MEMBER")]
         to: Option<String>,
     },
+    /// Take a backup of a cluster, and wait until it is complete
+    Backup {
+        #[command(flatten)]
+        target: NamedTarget,
+        /// Name of the BackupStore; defaults to the store of the cluster's schedule, or the only one of the namespace
+        #[arg(long, value_name = "NAME")]
+        store: Option<String>,
+        /// Name of the Backup; defaults to the name of the cluster and the time
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// How long the backup may take, such as 30m; defaults to the deadline of the cluster's schedule, or 30m
+        #[arg(long, value_name = "DURATION", value_parser = parse_deadline)]
+        deadline: Option<String>,
+        /// Return as soon as the Backup is created
+        #[arg(long)]
+        no_wait: bool,
+        /// Output format
+        #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+        output: OutputFormat,
+    },
+    /// List the backups of clusters, or the backups in a store, and import backups from a store
+    Backups(BackupsArgs),
     /// Restart the members one by one, the leader last
     Restart {
         #[command(flatten)]
@@ -316,6 +367,20 @@ fn parse_seconds(text: &str) -> Result<i64, String> {
     let duration = evenkeel_api::duration::parse(text).map_err(|error| error.to_string())?;
     let seconds = duration.unwrap_or_default().as_secs();
     i64::try_from(seconds.max(1)).map_err(|_| "the duration is too long".to_owned())
+}
+
+/// The limits of a backup's deadline in seconds, as in the CRD.
+const DEADLINE_SECONDS: std::ops::RangeInclusive<u64> = 60..=86_400;
+
+/// Checks the deadline of a backup, and returns it as it is.
+fn parse_deadline(text: &str) -> Result<String, String> {
+    let duration = evenkeel_api::duration::parse(text).map_err(|error| error.to_string())?;
+    let seconds = duration.unwrap_or_default().as_secs();
+    if DEADLINE_SECONDS.contains(&seconds) {
+        Ok(text.to_owned())
+    } else {
+        Err("must be at least 1m and at most 24h".to_owned())
+    }
 }
 
 /// Parses a request timeout as kubectl does: a duration, or a number of seconds.
@@ -409,14 +474,45 @@ mod tests {
 
     #[test]
     fn verbs_that_change_something_require_a_name() {
-        for verb in ["restart", "pause", "resume", "move-leader"] {
+        for verb in ["restart", "pause", "resume", "move-leader", "backup"] {
             let error = Args::try_parse_from(["kubectl-evenkeel", verb]).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::MissingRequiredArgument, "{verb}");
             assert_eq!(error.exit_code(), 2);
         }
-        for verb in ["status", "why", "plan", "logs"] {
+        for verb in ["status", "why", "plan", "logs", "backups"] {
             Args::try_parse_from(["kubectl-evenkeel", verb]).unwrap();
         }
+    }
+
+    #[test]
+    fn an_import_needs_a_store_and_a_deadline_has_limits() {
+        let parse =
+            |typed: &str| Args::try_parse_from(typed.split_whitespace()).map(|args| args.verb);
+        let invalid = [
+            "kubectl-evenkeel backups --import a",
+            "kubectl-evenkeel backups --import-all",
+            "kubectl-evenkeel backups --from-store prod -A",
+            "kubectl-evenkeel backups --from-store prod -w",
+            "kubectl-evenkeel backups orders -A",
+            "kubectl-evenkeel backup orders --deadline 30s",
+            "kubectl-evenkeel backup orders --deadline 25h",
+            "kubectl-evenkeel backup orders --deadline soon",
+        ];
+        for typed in invalid {
+            assert_eq!(parse(typed).unwrap_err().exit_code(), 2, "{typed}");
+        }
+        let typed =
+            "kubectl-evenkeel backups orders --from-store prod --import a --import b -o wide";
+        let Verb::Backups(args) = parse(typed).unwrap() else {
+            unreachable!()
+        };
+        assert_eq!(args.import, ["a", "b"]);
+        let Verb::Backup { deadline, .. } =
+            parse("kubectl-evenkeel backup orders --deadline 1h30m").unwrap()
+        else {
+            unreachable!()
+        };
+        assert_eq!(deadline.as_deref(), Some("1h30m"));
     }
 
     #[test]

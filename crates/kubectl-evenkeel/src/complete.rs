@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use clap::{Arg, Command, CommandFactory};
+use evenkeel_api::BackupStore;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::config::Kubeconfig;
 use kube::{Api, ResourceExt};
@@ -66,6 +67,8 @@ enum NextWord {
     Cluster,
     /// The name of a member of this cluster.
     Member(String),
+    /// The name of a BackupStore.
+    Store,
     /// The name of a namespace.
     Namespace,
     /// The name of a context of the kubeconfig.
@@ -151,6 +154,7 @@ fn value_of(flag: &Arg, positional: &[&str]) -> NextWord {
     }
     match (flag.get_id().as_str(), positional) {
         ("namespace", _) => NextWord::Namespace,
+        ("store" | "from_store", _) => NextWord::Store,
         ("context", _) => NextWord::Context,
         ("kube_cluster", _) => NextWord::KubeCluster,
         ("kube_user", _) => NextWord::KubeUser,
@@ -214,7 +218,7 @@ async fn candidates(next: &NextWord, args: &ConnectionArgs) -> Vec<String> {
         NextWord::KubeUser => of_kubeconfig(args, |config| {
             config.auth_infos.iter().map(|it| it.name.clone()).collect()
         }),
-        NextWord::Cluster | NextWord::Member(_) | NextWord::Namespace => {
+        NextWord::Cluster | NextWord::Member(_) | NextWord::Store | NextWord::Namespace => {
             match Connection::open(args).await {
                 Ok(connection) => of_kubernetes(next, connection).await,
                 Err(_) => Vec::new(),
@@ -235,6 +239,12 @@ async fn of_kubernetes(next: &NextWord, connection: Connection) -> Vec<String> {
     match next {
         NextWord::Namespace => {
             let api: Api<Namespace> = Api::all(connection.client);
+            let list = api.list_metadata(&Default::default()).await;
+            let list = list.map(|list| list.items).unwrap_or_default();
+            list.iter().map(ResourceExt::name_any).collect()
+        }
+        NextWord::Store => {
+            let api: Api<BackupStore> = Api::namespaced(connection.client, &connection.namespace);
             let list = api.list_metadata(&Default::default()).await;
             let list = list.map(|list| list.items).unwrap_or_default();
             list.iter().map(ResourceExt::name_any).collect()
@@ -287,6 +297,10 @@ mod tests {
         assert_eq!(next("status orders "), NextWord::Other);
         assert_eq!(next("plan -f "), NextWord::File);
         assert_eq!(next("version "), NextWord::Other);
+        assert_eq!(next("backup "), NextWord::Cluster);
+        assert_eq!(next("backups -A -o wide "), NextWord::Cluster);
+        assert_eq!(next("backup orders --store "), NextWord::Store);
+        assert_eq!(next("backups --from-store "), NextWord::Store);
     }
 
     #[test]

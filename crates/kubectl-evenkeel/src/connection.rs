@@ -67,6 +67,17 @@ impl Connection {
         })
     }
 
+    /// Returns a connection that uses this client.
+    #[cfg(test)]
+    pub(crate) fn for_tests(client: Client, namespace: &str) -> Self {
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+            context_namespace: namespace.to_owned(),
+            args: ConnectionArgs::default(),
+        }
+    }
+
     /// Returns a kubectl command with the same flags and namespace.
     #[expect(
         clippy::disallowed_methods,

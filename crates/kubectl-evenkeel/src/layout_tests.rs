@@ -44,7 +44,7 @@ fn a_healthy_cluster_fits_on_one_screen() {
             "Storage 232 KiB of 3 GiB quota (0 %); volumes 3 × 4Gi lab-disk",
             "Certificates valid; next renewal of orders-etcd-peer-tls in 243d; CAs until 2036-11-14",
             "Disruptions 1 eviction allowed now; maintenance: any time",
-            "Backup not available yet",
+            "Backup none no backups are taken; see kubectl evenkeel backup --help",
             "Connect https://orders-etcd-client.shop.svc:2379, Secret orders-etcd-client-tls",
         ],
     );

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use evenkeel_api::{EtcdCluster, labels};
+use evenkeel_api::{Backup, BackupSchedule, EtcdCluster, labels};
 use evenkeel_etcd::names::ObjectNames;
 use evenkeel_etcd::view::quorum;
 use evenkeel_kit::nodes::NodeState;
@@ -15,8 +15,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ListParams, PartialObjectMeta};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 
+use crate::backup::objects::{self, BackupObjects, missing_kind};
 use crate::error::CliError;
 use crate::member_metrics::{self, LiveAnswer, LiveHealth, QUERY_TIMEOUT};
 
@@ -43,6 +45,8 @@ pub(crate) struct LiveView {
     pub(crate) disruptions_allowed: ReadResult<Option<i32>>,
     /// The last events of the cluster, the oldest first.
     pub(crate) events: ReadResult<Vec<LiveEvent>>,
+    /// The backups and schedules of the namespace.
+    pub(crate) backups: ReadResult<BackupObjects>,
 }
 
 /// The result of a read that may fail without failing the command.
@@ -83,7 +87,7 @@ pub(crate) struct LiveEvent {
 pub(crate) enum LiveScope {
     /// The members and their pods.
     Members,
-    /// Also nodes, the PodDisruptionBudget and events.
+    /// Also nodes, the PodDisruptionBudget, events and backups.
     Everything,
 }
 
@@ -106,14 +110,16 @@ impl LiveView {
                     volume_count: Err(ReadError::NotRequested),
                     disruptions_allowed: Err(ReadError::NotRequested),
                     events: Err(ReadError::NotRequested),
+                    backups: Err(ReadError::NotRequested),
                 }
             }
             LiveScope::Everything => {
-                let ((pods, answers, nodes), volume_count, disruptions_allowed, events) = futures::join!(
+                let ((pods, answers, nodes), volume_count, disruptions_allowed, events, backups) = futures::join!(
                     reader.members_and_nodes(),
                     reader.volume_count(),
                     reader.disruptions_allowed(),
                     reader.events(),
+                    reader.backups(),
                 );
                 Self {
                     answers,
@@ -122,6 +128,7 @@ impl LiveView {
                     volume_count,
                     disruptions_allowed,
                     events,
+                    backups,
                 }
             }
         }
@@ -267,6 +274,37 @@ impl Reader<'_> {
         Ok(last_events(
             events.items.into_iter().filter(is_own).collect(),
         ))
+    }
+
+    async fn backups(&self) -> ReadResult<BackupObjects> {
+        let (backups, schedules) = futures::join!(
+            self.objects::<Backup>("list on backups"),
+            self.objects::<BackupSchedule>("list on backupschedules"),
+        );
+        Ok(BackupObjects {
+            backups: backups?,
+            schedules: schedules?,
+        })
+    }
+
+    /// Lists the objects of a kind. One that this release of the plugin does not understand makes all unknown.
+    async fn objects<K>(&self, permission: &str) -> ReadResult<Vec<K>>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        let api = objects::api::<K>(self.client, Some(self.namespace));
+        let all = ListParams::default();
+        let list = match self.read(permission, api.list(&all)).await {
+            Err(ReadError::Failed(error)) if error == CliError::not_installed().message => {
+                return Err(ReadError::Failed(missing_kind(&K::kind(&())).message));
+            }
+            list => list?,
+        };
+        let (objects, mut errors) = objects::deserialize(list.items);
+        match errors.pop() {
+            Some(error) => Err(ReadError::Failed(error.message)),
+            None => Ok(objects),
+        }
     }
 
     /// Waits for a request, up to [`QUERY_TIMEOUT`]. `permission` is what the user needs for it.

@@ -5,6 +5,7 @@
 mod advice;
 mod args;
 mod assess;
+mod backup;
 mod cluster_table;
 mod commands;
 mod complete;
@@ -48,7 +49,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Args, TextFormat, Verb};
+use args::{Args, BackupsArgs, TextFormat, Verb};
+use backup::create::BackupOptions;
+use backup::from_store::FromStoreOptions;
+use backup::list::BackupsOptions;
 use connection::Connection;
 use error::CliError;
 use logs::LogOptions;
@@ -183,10 +187,62 @@ async fn run_verb(
         Verb::MoveLeader { target, to } => {
             move_leader::run(connection, target, to.as_deref()).await
         }
+        Verb::Backup {
+            target,
+            store,
+            name,
+            deadline,
+            no_wait,
+            output: format,
+        } => {
+            let options = BackupOptions {
+                store: store.as_deref(),
+                name: name.as_deref(),
+                deadline: deadline.as_deref(),
+                waits: !no_wait,
+            };
+            backup::create::run(connection, target, options, output(*format)).await
+        }
+        Verb::Backups(args) => backups(args, connection, terminal).await,
         Verb::Restart { target } => restart::run(connection, target, terminal).await,
         Verb::Pause { target } => pause::run(connection, target, true, terminal).await,
         Verb::Resume { target } => pause::run(connection, target, false, terminal).await,
         // These are handled before the connection is opened.
         Verb::Version { .. } | Verb::Complete { .. } | Verb::Reference { .. } => Ok(0),
+    }
+}
+
+/// Lists the backups of a namespace or of a store.
+async fn backups(
+    args: &BackupsArgs,
+    connection: &Connection,
+    terminal: Terminal,
+) -> Result<u8, CliError> {
+    let is_wide = args.output == TextFormat::Wide;
+    let output = OutputOptions::new(args.output.output_format(), terminal).redrawn(args.watch);
+    if let Some(store) = &args.from_store {
+        let options = FromStoreOptions {
+            store,
+            cluster: args.cluster.as_deref(),
+            import: &args.import,
+            import_all: args.import_all,
+            is_wide,
+        };
+        return backup::from_store::run(connection, options, output).await;
+    }
+    let options = BackupsOptions {
+        cluster: args.cluster.as_deref(),
+        all_namespaces: args.all_namespaces,
+        store: args.store.as_deref(),
+        is_wide,
+    };
+    let show = async || {
+        let shown = backup::list::run(connection, options, output).await;
+        shown.map_err(|error| error.with_commands(terminal))
+    };
+    if args.watch {
+        watch::repeat(show).await
+    } else {
+        show().await
     }
 }

@@ -26,6 +26,9 @@ const VIEW_RESOURCES: [&str; 9] = [
 /// The resources that only the ClusterRole `edit` of Kubernetes includes.
 const EDIT_RESOURCES: [&str; 3] = ["pods/exec", "pods/proxy", "secrets"];
 
+/// The resources of Evenkeel.
+const OWN_RESOURCES: [&str; 4] = ["etcdclusters", "backups", "backupschedules", "backupstores"];
+
 /// A permission that a request needs and the user lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MissingPermission {
@@ -65,10 +68,18 @@ impl MissingPermission {
             Some(namespace) => format!("in namespace {namespace}"),
             None => "in all namespaces (a ClusterRoleBinding)".to_owned(),
         };
-        let included = if self.resource.starts_with("etcdclusters") {
-            ". It includes EtcdClusters if deploy/operator/users.yaml or the Helm chart is applied"
-        } else {
-            ""
+        let included = match self.own_resource() {
+            None => String::new(),
+            Some(own) => {
+                let own = if own == "etcdclusters" {
+                    "EtcdClusters"
+                } else {
+                    own
+                };
+                format!(
+                    ". It includes {own} if deploy/operator/users.yaml or the Helm chart is applied"
+                )
+            }
         };
         let or_namespace = if self.namespace.is_none() && is_read(&self.verb) {
             ", or choose a namespace with -n"
@@ -78,10 +89,16 @@ impl MissingPermission {
         format!("ask for the ClusterRole {role} {place}{or_namespace}{included}")
     }
 
+    /// Returns the resource without its subresource, if it is one of Evenkeel.
+    fn own_resource(&self) -> Option<&str> {
+        let resource = self.resource.split('/').next()?;
+        OWN_RESOURCES.contains(&resource).then_some(resource)
+    }
+
     /// Returns the least of the ClusterRoles of Kubernetes that contains the permission.
     fn role(&self) -> Option<&'static str> {
         let resource = self.resource.as_str();
-        let is_own = resource.starts_with("etcdclusters");
+        let is_own = self.own_resource().is_some();
         if EDIT_RESOURCES.contains(&resource) || (is_own && !is_read(&self.verb)) {
             Some("edit")
         } else if is_read(&self.verb) && (is_own || VIEW_RESOURCES.contains(&resource)) {
@@ -189,6 +206,26 @@ mod tests {
             list.help().contains("choose a namespace with -n"),
             "{}",
             list.help()
+        );
+    }
+
+    #[test]
+    fn backups_are_included_in_the_roles_for_users() {
+        let help = |verb: &str, resource: &str| {
+            parse(&format!(
+                "x is forbidden: User \"jane\" cannot {verb} resource \"{resource}\" in API group \"evenkeel.dev\" in the \
+                 namespace \"shop\""
+            ))
+            .help()
+        };
+        assert_eq!(
+            help("create", "backups"),
+            "ask for the ClusterRole edit in namespace shop. It includes backups if deploy/operator/users.yaml or the Helm \
+             chart is applied"
+        );
+        assert!(
+            help("list", "backupstores")
+                .starts_with("ask for the ClusterRole view in namespace shop")
         );
     }
 

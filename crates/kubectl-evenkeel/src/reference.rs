@@ -10,6 +10,7 @@ use schemars::generate::SchemaSettings;
 
 use crate::advice;
 use crate::args::{Args, ReferencePage};
+use crate::backup::report::{BackupReportList, BackupResult, StoredBackupList};
 use crate::plan::PlanReport;
 use crate::report::{ClusterReport, ClusterReportList};
 use crate::why::{ClusterExplanation, ClusterExplanationList};
@@ -25,7 +26,7 @@ pub(crate) fn markdown(page: ReferencePage) -> String {
     }
 }
 
-/// The output of `status`, `why` and `plan` as JSON or YAML. The field kind tells which one it is.
+/// The output of `status`, `why`, `plan`, `backup` and `backups` as JSON or YAML. The field kind tells which one it is.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only the schema is used")]
@@ -35,9 +36,12 @@ enum PluginReport {
     Explanation(Box<ClusterExplanation>),
     ExplanationList(ClusterExplanationList),
     Plan(Box<PlanReport>),
+    Backup(Box<BackupResult>),
+    BackupList(BackupReportList),
+    StoredBackupList(StoredBackupList),
 }
 
-/// Returns the JSON Schema of the output of `status`, `why` and `plan`.
+/// Returns the JSON Schema of the output of `status`, `why`, `plan`, `backup` and `backups`.
 fn report_schema() -> String {
     // As serialized: fields that may be left out are not required.
     let settings = SchemaSettings::draft2020_12().for_serialize();
@@ -199,6 +203,8 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::backup::report::{BackupReport, ScheduleReport, StoredBackupReport};
+    use crate::report::API_VERSION;
     use crate::scene::{Scene, names};
     use crate::why;
 
@@ -245,6 +251,45 @@ mod tests {
             let explanation = serde_json::to_value(explanation).unwrap();
             let of = &schema["$defs"]["ClusterExplanation"];
             assert_fields(&schema, of, &explanation, "ClusterExplanation");
+        }
+    }
+
+    #[test]
+    fn the_schema_describes_backups() {
+        let schema: Value = serde_json::from_str(&report_schema()).unwrap();
+        let (backup, schedule) = (BackupReport::default(), ScheduleReport::default());
+        let result = BackupResult {
+            api_version: API_VERSION,
+            kind: "BackupResult",
+            time: String::new(),
+            backup: backup.clone(),
+        };
+        let list = BackupReportList {
+            api_version: API_VERSION,
+            kind: "BackupReportList",
+            time: String::new(),
+            schedules: vec![schedule],
+            items: vec![backup],
+        };
+        let stored = StoredBackupList {
+            api_version: API_VERSION,
+            kind: "StoredBackupList",
+            time: String::new(),
+            namespace: String::new(),
+            store: String::new(),
+            items: vec![StoredBackupReport::default()],
+            imported: vec![String::new()],
+            not_imported: vec![String::new()],
+        };
+        for value in [
+            serde_json::to_value(result).unwrap(),
+            serde_json::to_value(list).unwrap(),
+            serde_json::to_value(stored).unwrap(),
+        ] {
+            let kind = value["kind"].as_str().unwrap();
+            let of = &schema["$defs"][kind];
+            assert!(of.is_object(), "{kind} has no schema");
+            assert_fields(&schema, of, &value, kind);
         }
     }
 

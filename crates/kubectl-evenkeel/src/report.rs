@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::args::Target;
 use crate::assess::Evidence;
+use crate::backup::state::BackupStateReport;
 use crate::connection::Connection;
 use crate::error::{CliError, EXIT_DEGRADED, EXIT_UNAVAILABLE};
 use crate::live::{LiveScope, LiveView};
@@ -74,6 +75,8 @@ pub(crate) struct ClusterReport {
     /// Why the number of evictions is unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) disruptions_error: String,
+    /// The backups.
+    pub(crate) backup: BackupStateReport,
     /// The maintenance windows.
     pub(crate) maintenance: MaintenanceReport,
     /// How clients connect.

@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 
 use crate::assess::{AssessedMember, Assessment, Evidence};
+use crate::backup::state::BackupStateReport;
 use crate::live::LiveEvent;
 use crate::operator_status::OperatorStatus;
 use crate::problems::Findings;
@@ -93,6 +94,7 @@ impl Evidence<'_> {
             certificates,
             disruptions_allowed,
             disruptions_error,
+            backup: BackupStateReport::new(&name, &self.live.backups, now),
             maintenance: maintenance(&assessment),
             connection: ClientConnectionReport {
                 url: format!(

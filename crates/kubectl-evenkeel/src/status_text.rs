@@ -44,7 +44,7 @@ pub(crate) fn text(report: &ClusterReport, is_wide: bool, terminal: Terminal) ->
     text.push_str(&terminal.field("Storage", &storage(report)));
     text.push_str(&terminal.field("Certificates", &certificates(report)));
     text.push_str(&terminal.field("Disruptions", &disruptions(report)));
-    text.push_str(&terminal.field("Backup", "not available yet"));
+    text.push_str(&report.backup.text(report.now(), terminal));
     let connection = &report.connection;
     text.push_str(&terminal.field(
         "Connect",

@@ -350,10 +350,7 @@ mod tests {
         );
         assert!(lines[1].starts_with("             word word"), "{field}");
         assert!(lines.iter().all(|line| line.len() <= WIDTH), "{field}");
-        assert_eq!(
-            terminal.field("Backup", "not available yet"),
-            "Backup       not available yet\n"
-        );
+        assert_eq!(terminal.field("Note", "a fact"), "Note         a fact\n");
     }
 
     #[test]

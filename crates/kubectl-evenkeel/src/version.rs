@@ -451,10 +451,10 @@ mod tests {
     #[test]
     fn a_newer_crd_has_further_fields() {
         let mut schema = expected_schema();
-        schema["properties"]["spec"]["properties"]["backup"] =
-            json!({ "properties": { "store": { "type": "string" } } });
+        schema["properties"]["spec"]["properties"]["autopilot"] =
+            json!({ "properties": { "space": { "type": "string" } } });
         let report = compare(&schema);
-        assert_eq!(report.unknown_fields, ["spec.backup"]);
+        assert_eq!(report.unknown_fields, ["spec.autopilot"]);
         assert!(report.missing_fields.is_empty());
         assert!(
             crd_line(&report).contains("newer than the plugin"),

@@ -16,6 +16,18 @@ pub(crate) struct Flags {
     /// are also checked when another object of their cluster changes
     #[arg(long, env = "EVENKEEL_SECRETS_INTERVAL", default_value = "10m", value_parser = parse_interval, value_name = "DURATION")]
     pub(crate) secrets_interval: Duration,
+    /// Image of the agent, which runs in the pods that check stores and take backups: the image of this operator. Backups
+    /// require it
+    #[arg(long, env = "EVENKEEL_AGENT_IMAGE", value_name = "IMAGE")]
+    agent_image: Option<String>,
+}
+
+impl Flags {
+    /// Returns the image of the agent. An empty one counts as not set: a chart may set the variable always.
+    pub(crate) fn agent_image(&self) -> Option<&str> {
+        let image = self.agent_image.as_deref()?.trim();
+        (!image.is_empty()).then_some(image)
+    }
 }
 
 /// Certificates are renewed when they are checked, so they must be checked often enough.
@@ -59,6 +71,17 @@ mod tests {
             Duration::from_secs(600)
         );
         assert!(parse("0").is_err() && parse("soon").is_err() && parse("25h").is_err());
+    }
+
+    #[test]
+    fn an_empty_agent_image_counts_as_not_set() {
+        let image = |text: &str| {
+            let flags = Flags::parse_from(["evenkeel-operator", "--agent-image", text]);
+            flags.agent_image().map(ToOwned::to_owned)
+        };
+        assert_eq!(image("evenkeel:1").as_deref(), Some("evenkeel:1"));
+        assert_eq!(image(""), None);
+        assert_eq!(Flags::parse_from(["evenkeel-operator"]).agent_image(), None);
     }
 
     #[test]

@@ -4,8 +4,13 @@ mod flags;
 
 use std::process::ExitCode;
 
-use evenkeel_etcd::EtcdReconciler;
-use evenkeel_runtime::program::{self, Context, ProgramInfo};
+use evenkeel_backup::Engines;
+use evenkeel_backup::backup::{self, BackupReconciler};
+use evenkeel_backup::schedule::{self, ScheduleReconciler};
+use evenkeel_backup::store::{self, StoreReconciler};
+use evenkeel_etcd::{EtcdBackups, EtcdReconciler};
+use evenkeel_runtime::Watches;
+use evenkeel_runtime::program::{self, Context, ControllerTask, ProgramInfo};
 
 const INFO: ProgramInfo = ProgramInfo {
     name: "evenkeel-operator",
@@ -16,6 +21,7 @@ const INFO: ProgramInfo = ProgramInfo {
 
 fn main() -> ExitCode {
     let flags: flags::Flags = program::parse(&INFO);
+    let agent_image = flags.agent_image().map(ToOwned::to_owned);
     program::main(INFO, flags.program, |context: &Context, scope| {
         tracing::info!(?scope, engine = "etcd", "starting controller");
         let watches = context.watches(scope);
@@ -26,7 +32,52 @@ fn main() -> ExitCode {
             flags.secrets_interval,
             context.clock.clone(),
             context.random.clone(),
-        );
-        vec![context.controller("evenkeel.dev/etcd", reconciler, &watches, triggers)]
+        )
+        .with_agent_image(agent_image.clone());
+        let etcd = context.controller("evenkeel.dev/etcd", reconciler, &watches, triggers);
+        let mut controllers = vec![etcd];
+        controllers.extend(backup_controllers(
+            context,
+            &watches,
+            agent_image.as_deref(),
+        ));
+        controllers
     })
+}
+
+/// Returns the controllers of BackupStores, Backups and BackupSchedules.
+fn backup_controllers(
+    context: &Context,
+    watches: &Watches,
+    agent_image: Option<&str>,
+) -> [ControllerTask; 3] {
+    let (client, clock) = (&context.client, &context.clock);
+    let image = agent_image.map(ToOwned::to_owned);
+    let engines = Engines::new(vec![Box::new(EtcdBackups::new(
+        client.clone(),
+        clock.clone(),
+    ))]);
+    let (store_caches, store_triggers) = store::watch(watches);
+    let (backup_caches, backup_triggers) = backup::watch(watches, store_caches.stores.clone());
+    let (schedule_caches, schedule_triggers) = schedule::watch(watches);
+    let stores = StoreReconciler::new(client.clone(), store_caches, image.clone(), clock.clone());
+    let backups = BackupReconciler::new(
+        client.clone(),
+        backup_caches,
+        engines.clone(),
+        image.clone(),
+        clock.clone(),
+    );
+    let schedules = ScheduleReconciler::new(
+        client.clone(),
+        schedule_caches,
+        engines,
+        image,
+        clock.clone(),
+    );
+    [
+        context.controller("evenkeel.dev/backup-store", stores, watches, store_triggers),
+        context.controller("evenkeel.dev/backup", backups, watches, backup_triggers),
+        context.controller(schedule::CONTROLLER, schedules, watches, schedule_triggers),
+    ]
 }

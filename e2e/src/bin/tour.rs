@@ -1,12 +1,14 @@
 //! The tour at the end of `make up`, on the lab that `LAB` names: clients write to a cluster, the leader's pod is deleted, and
-//! the effect is printed from the clients' history, which is checked.
+//! the effect is printed from the clients' history, which is checked. If the cluster has backups, a second cluster is then
+//! restored from one.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::measurement::high_rate;
 use evenkeel_history::{ClientKind, WorkloadConfig};
+use serde_json::{Value, json};
 
 /// The longest time that the recovery may take on a slow machine.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(180);
@@ -14,6 +16,10 @@ const RECOVERY_LIMIT: Duration = Duration::from_secs(180);
 const HEALTHY_LIMIT: Duration = Duration::from_secs(30);
 /// For how long clients write before the fault and after the recovery.
 const WRITE_TIME: Duration = Duration::from_secs(3);
+/// How long a backup, a drill or a restore may take on a slow machine.
+const BACKUP_LIMIT: Duration = Duration::from_secs(300);
+/// The API of the resources.
+const API: &str = "/apis/evenkeel.dev/v1alpha1";
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -27,6 +33,15 @@ fn main() {
         println!("The tour is skipped: {name} {reason}.");
         return;
     }
+    survive_deletion(&story, &cluster);
+    if !cluster.spec()["backup"].is_null() {
+        restore_copy(&story, &cluster);
+    }
+}
+
+/// Deletes the pod of the leader while clients write, and prints what the clients noticed.
+fn survive_deletion(story: &Story, cluster: &Cluster<'_>) {
+    let name = cluster.name();
     println!("Clients write to {name}: some know all members, some go through the Service.");
     // On a slow machine clients write less often and wait longer; otherwise no write would be acknowledged in time.
     let (patience, high_rate) = (story.lab().patience(), high_rate());
@@ -81,6 +96,77 @@ fn main() {
         gap(ClientKind::Service)
     );
     println!("  acknowledged writes lost     0");
+}
+
+/// Waits for the first drill, restores a backup into a second cluster of one member, compares a key, and deletes that cluster.
+fn restore_copy(story: &Story, cluster: &Cluster<'_>) {
+    let name = cluster.name();
+    let limit = story.lab().patience().times(BACKUP_LIMIT);
+    println!();
+    println!(
+        "{name} is backed up every hour. A drill restores a backup into a separate etcd and compares it."
+    );
+    let read = |resource: &str| story.read(API, resource).unwrap_or_default();
+    let schedule = format!("backupschedules/{name}-etcd");
+    story.within(limit, "a drill has proven a backup", || {
+        has_condition(&read(&schedule), "Recoverable")
+    });
+    let drill = read(&schedule)["status"]["drill"]["lastSuccess"].clone();
+    let unique = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs());
+    let backup = format!("{name}-tour-{unique}");
+    cluster.etcdctl(&["put", "tour", &backup]);
+    println!("Taking backup {backup} and restoring it into a second cluster, {name}-copy.");
+    let began = Instant::now();
+    let spec = json!({"cluster": {"name": name}, "store": cluster.spec()["backup"]["store"]});
+    let object = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "Backup",
+        "metadata": {"name": backup}, "spec": spec});
+    story.apply(&object.to_string());
+    story.within(limit, "the backup is complete", || {
+        has_condition(&read(&format!("backups/{backup}")), "Complete")
+    });
+    let backed_up = began.elapsed();
+    let copy = Cluster::named(story, &format!("{name}-copy"));
+    // A tour that was interrupted may have left one.
+    delete(story, &copy);
+    let version = &cluster.spec()["version"];
+    let spec = json!({"version": version, "members": 1, "storage": {"size": "1Gi", "onDelete": "Delete"},
+        "bootstrap": {"from": {"backup": backup}}});
+    let object = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster",
+        "metadata": {"name": copy.name()}, "spec": spec});
+    let began = Instant::now();
+    story.apply(&object.to_string());
+    copy.wait_ready(limit);
+    let restored = began.elapsed();
+    let value = copy.etcdctl(&["get", "tour", "--print-value-only"]);
+    assert_eq!(value.trim(), backup, "the restored cluster has other data");
+    println!();
+    println!(
+        "  the drill took               {} s until the first read",
+        drill["seconds"]
+    );
+    println!(
+        "  the backup took              {:.1} s",
+        backed_up.as_secs_f64()
+    );
+    println!(
+        "  the copy serves after        {:.1} s, with the data of the backup",
+        restored.as_secs_f64()
+    );
+    delete(story, &copy);
+}
+
+fn delete(story: &Story, cluster: &Cluster<'_>) {
+    story.kubectl(&["delete", "etcd", cluster.name(), "--ignore-not-found"]);
+}
+
+fn has_condition(object: &Value, kind: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.is_some_and(|all| {
+        all.iter()
+            .any(|condition| condition["type"] == kind && condition["status"] == "True")
+    })
 }
 
 /// Returns the reason why the tour must not break this cluster, if there is one.

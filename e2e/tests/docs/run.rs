@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use evenkeel_docs::page::{ExpectedOutput, Page, PageSetup};
 use evenkeel_docs::{CommandBlock, normalize};
-use evenkeel_e2e::operator::{Operator, Options, binary, install, load_image, operator_binary};
+use evenkeel_e2e::operator::{Operator, Options, binary, install, load_operator_image};
+use evenkeel_e2e::s3::agent_image;
 use evenkeel_e2e::{Story, checkout};
 use evenkeel_lab::command::Cmd;
 use evenkeel_lab::parts::helm;
@@ -49,12 +50,12 @@ pub(crate) fn page(path: &str) {
     let _restore_nodes = page.setup.exclusive.then(|| RestoreNodes(&story));
     let _not_installed = page.setup.is_bare.then(|| NotInstalled::create(&story));
     if text.contains(IMAGE.split(':').next().unwrap_or(IMAGE)) {
-        load_image(&story, IMAGE, &operator_binary());
+        load_operator_image(&story, IMAGE);
     }
     let operator = page
         .setup
         .has_operator
-        .then(|| Operator::with(&story, pod_like_options()));
+        .then(|| Operator::with(&story, pod_like_options(&story)));
     let dir = tempfile::tempdir().unwrap();
     let environment = environment(
         &story,
@@ -91,13 +92,14 @@ pub(crate) fn page(path: &str) {
 }
 
 /// Returns the options of an operator whose name is that of a pod.
-fn pod_like_options() -> Options {
+fn pod_like_options(story: &Story) -> Options {
     let name = (
         "POD_NAME".to_owned(),
         "evenkeel-operator-6c9d7b4f5d-x2k4q".to_owned(),
     );
     Options {
         env: vec![name],
+        agent_image: Some(agent_image(story).to_owned()),
         ..Options::default()
     }
 }
@@ -111,6 +113,7 @@ fn run(
     writes_screens: bool,
 ) -> String {
     let began = Instant::now();
+    let mut differences: Vec<String> = Vec::new();
     loop {
         // The last attempt gets its time, too.
         let left = block.timeout.saturating_sub(began.elapsed()).max(MIN_TIME);
@@ -131,6 +134,9 @@ fn run(
         let Some(difference) = difference else {
             return printed;
         };
+        if !differences.contains(&difference) {
+            differences.push(difference);
+        }
         let may_retry =
             block.expected.is_some() && block.is_read_only() && began.elapsed() < block.timeout;
         if !may_retry || result.code.is_none() {
@@ -138,8 +144,10 @@ fn run(
                 .lines()
                 .map(|line| format!("    | {line}\n"))
                 .collect();
+            // A fault may end before its screen matches: the earlier differences then tell why.
+            let differences = differences.join("\n  then ");
             panic!(
-                "{}:{}: {difference}\n{}\n{seen}",
+                "{}:{}: {differences}\n{}\n{seen}",
                 page.path, block.line, block.script
             );
         }
@@ -270,6 +278,12 @@ impl Drop for RestoreNodes<'_> {
 /// A lab on which Evenkeel is not installed, until it is dropped.
 struct NotInstalled<'s>(&'s Story);
 
+/// Returns the directory of the CustomResourceDefinitions.
+fn crds() -> String {
+    let directory = checkout().join("deploy/crds");
+    directory.to_string_lossy().into_owned()
+}
+
 impl<'s> NotInstalled<'s> {
     fn create(story: &'s Story) -> Self {
         // First, so that the CRDs of other stories exist again afterwards.
@@ -299,13 +313,14 @@ impl<'s> NotInstalled<'s> {
                     .kubectl(&[&["delete", "--ignore-not-found"], &ours[..]].concat());
             }
         }
-        for kind in [
-            "crd/etcdclusters.evenkeel.dev",
-            "namespace/evenkeel-system",
-            "namespace/shop",
+        let crds = crds();
+        for args in [
+            ["--filename", crds.as_str()],
+            ["namespace", "evenkeel-system"],
+            ["namespace", "shop"],
         ] {
-            self.0
-                .kubectl(&["delete", kind, "--ignore-not-found", "--timeout=120s"]);
+            let options = ["--ignore-not-found", "--timeout=120s"];
+            self.0.kubectl(&[&["delete"], &args[..], &options].concat());
         }
     }
 }
@@ -318,10 +333,7 @@ impl Drop for NotInstalled<'_> {
         } else {
             self.uninstall();
         }
-        let crds = checkout()
-            .join("deploy/crds")
-            .to_string_lossy()
-            .into_owned();
+        let crds = crds();
         let apply = [
             "apply",
             "--server-side",

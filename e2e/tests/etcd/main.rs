@@ -29,6 +29,7 @@ mod full {
 }
 mod alarms;
 mod assertions;
+mod backup;
 mod converged;
 mod drift;
 mod intents;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use evenkeel_e2e::etcd::{Cluster, members};
-use evenkeel_e2e::operator::{ACCOUNT, Operator, grant, install, load_image, operator_binary};
+use evenkeel_e2e::operator::{ACCOUNT, Operator, grant, install, load_operator_image};
 use evenkeel_e2e::workload::format_stats;
 use evenkeel_e2e::{Story, checkout};
 
@@ -22,7 +22,7 @@ const IMAGE: &str = "evenkeel-operator:0.1.0";
 
 /// Deploys the operator into the story's namespace, for this namespace only.
 fn deploy_operator(story: &Story) {
-    load_image(story, IMAGE, &operator_binary());
+    load_operator_image(story, IMAGE);
     install(story);
     grant(story);
     let manifest =

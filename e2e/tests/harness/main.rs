@@ -11,3 +11,4 @@ mod operator;
 mod proxied_kubectl;
 mod proxy;
 mod report;
+mod s3;

@@ -68,11 +68,20 @@ impl ImageBuilder {
 
     /// Adds a copy of the executable file `from`.
     pub fn program(&mut self, path: &str, from: &Path) -> Result<()> {
+        self.copy(path, from, 0o755)
+    }
+
+    /// Adds a copy of the file `from`, readable by every user.
+    pub fn file(&mut self, path: &str, from: &Path) -> Result<()> {
+        self.copy(path, from, 0o644)
+    }
+
+    fn copy(&mut self, path: &str, from: &Path, mode: u32) -> Result<()> {
         let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
         self.entry(
             path,
             EntryType::Regular,
-            0o755,
+            mode,
             bytes.len() as u64,
             Cursor::new(bytes),
         )

@@ -4,14 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::cache::{self, CacheKey};
 use crate::command::Cmd;
 use crate::node::PAUSE_IMAGE;
 use crate::parts::etcd::{self, EtcdVersion, PROGRAMS};
 use crate::parts::image::ImageBuilder;
-use crate::parts::{debian, kube};
+use crate::parts::{debian, kube, versitygw};
 use crate::progress::Progress;
 use crate::state::{Lab, Node};
 use crate::{machine::Machine, node};
@@ -20,6 +20,8 @@ use crate::{machine::Machine, node};
 const LAYOUT_VERSION: &str = "1";
 /// The image for tests and for the tour in the README: a shell, a web server and tools.
 pub const BUSYBOX_IMAGE: &str = "docker.io/library/busybox:stable";
+/// The CA certificates of Debian's package `ca-certificates`, on this host and in images of programs.
+const CA_CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// An image archive on this host.
 #[derive(Clone, Debug)]
@@ -80,36 +82,84 @@ pub fn etcd_image(version: EtcdVersion) -> Result<ImageArchive> {
     })
 }
 
-/// Builds an image of one program with its shared libraries; it runs as a non-root user. The image is not cached,
-/// because programs under development change often.
-pub fn program_image(name: &str, program: &Path, to: &Path) -> Result<ImageArchive> {
-    let file = program
-        .file_name()
-        .and_then(|name| name.to_str())
-        .context("the path of the program has no file name")?;
-    let image_path = format!("usr/local/bin/{file}");
-    let mut image = ImageBuilder::new(&[], "/");
-    image.entrypoint(&[&format!("/{image_path}")]);
-    image.user("65532:65532");
-    add_base_files(&mut image)?;
-    for dir in ["usr/", "usr/local/", "usr/local/bin/"] {
-        image.dir(dir, 0o755)?;
-    }
-    image.program(&image_path, program)?;
-    for library in etcd::libraries(program)? {
-        let image_path = library.display().to_string();
-        image.program(image_path.trim_start_matches('/'), &library)?;
-    }
+/// Returns the name of the image of the S3 server versitygw.
+pub fn versitygw_image_name() -> String {
+    format!("docker.io/library/versitygw:v{}", versitygw::VERSION)
+}
+
+/// Returns the image of the S3 server versitygw.
+pub fn versitygw_image() -> Result<ImageArchive> {
+    let program = versitygw::get()?;
+    let key = CacheKey::default()
+        .text(LAYOUT_VERSION)
+        .text(&program.display().to_string());
+    cached_archive(
+        "image-versitygw",
+        key,
+        vec![versitygw_image_name()],
+        |names, to| program_image_builder(&[&program])?.write(names, to),
+    )
+}
+
+/// Builds an image of programs with their shared libraries and with the CA certificates of this host, if it has any. The
+/// first program is the entrypoint; it runs as a non-root user. The image is not cached, because programs under development
+/// change often.
+pub fn program_image(name: &str, programs: &[&Path], to: &Path) -> Result<ImageArchive> {
     let names = vec![qualified_name(name)];
-    image.write(&names, to)?;
+    program_image_builder(programs)?.write(&names, to)?;
     Ok(ImageArchive {
         names,
         path: to.to_owned(),
     })
 }
 
-/// Builds an image of a program and imports it into every node; replaces an image with the same name.
+fn program_image_builder(programs: &[&Path]) -> Result<ImageBuilder> {
+    let mut image = ImageBuilder::new(&[], "/");
+    image.user("65532:65532");
+    add_base_files(&mut image)?;
+    for dir in ["usr/", "usr/local/", "usr/local/bin/"] {
+        image.dir(dir, 0o755)?;
+    }
+    let mut libraries = Vec::new();
+    let mut paths = Vec::new();
+    for program in programs {
+        let file = program
+            .file_name()
+            .and_then(|name| name.to_str())
+            .with_context(|| format!("{} has no file name", program.display()))?;
+        let image_path = format!("usr/local/bin/{file}");
+        if paths.contains(&image_path) {
+            bail!("two programs of the image have the name {file}");
+        }
+        image.program(&image_path, program)?;
+        libraries.extend(etcd::libraries(program)?);
+        paths.push(image_path);
+    }
+    let first = paths.first().context("the image has no program")?;
+    image.entrypoint(&[&format!("/{first}")]);
+    libraries.sort();
+    libraries.dedup();
+    for library in libraries {
+        let image_path = library.display().to_string();
+        image.program(image_path.trim_start_matches('/'), &library)?;
+    }
+    let certificates = Path::new(CA_CERTIFICATES);
+    if certificates.exists() {
+        for dir in ["etc/ssl/", "etc/ssl/certs/"] {
+            image.dir(dir, 0o755)?;
+        }
+        image.file(CA_CERTIFICATES.trim_start_matches('/'), certificates)?;
+    }
+    Ok(image)
+}
+
+/// Builds an image of one program and imports it into every node; see [`load_programs`].
 pub fn load_program(lab: &Lab, name: &str, program: &Path) -> Result<()> {
+    load_programs(lab, name, &[program])
+}
+
+/// Builds an image of programs and imports it into every node; replaces an image with the same name.
+pub fn load_programs(lab: &Lab, name: &str, programs: &[&Path]) -> Result<()> {
     // Tests are threads of one process and would otherwise use the same archive at the same time.
     static LOAD_LOCK: Mutex<()> = Mutex::new(());
     let _load_lock = LOAD_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +167,7 @@ pub fn load_program(lab: &Lab, name: &str, program: &Path) -> Result<()> {
     let temporary = lab
         .dir()
         .join(format!("program-{}.tar", std::process::id()));
-    let result = program_image(name, program, &temporary).and_then(|archive| {
+    let result = program_image(name, programs, &temporary).and_then(|archive| {
         save(lab, &archive)?;
         lab.nodes()
             .iter()
@@ -133,13 +183,23 @@ pub fn load_program(lab: &Lab, name: &str, program: &Path) -> Result<()> {
 /// Imports the image of an etcd version into every node that lacks it.
 pub fn load_etcd(lab: &Lab, version: EtcdVersion) -> Result<ImageArchive> {
     let archive = etcd_image(version)?;
-    let progress = Progress::start(&format!("Import etcd {version} into the nodes"), "");
-    save(lab, &archive)?;
+    load_everywhere(lab, &format!("etcd {version}"), &archive)?;
+    Ok(archive)
+}
+
+/// Imports the image of versitygw into every node that lacks it.
+pub fn load_versitygw(lab: &Lab) -> Result<()> {
+    load_everywhere(lab, "versitygw", &versitygw_image()?)
+}
+
+fn load_everywhere(lab: &Lab, title: &str, archive: &ImageArchive) -> Result<()> {
+    let progress = Progress::start(&format!("Import {title} into the nodes"), "");
+    save(lab, archive)?;
     for node in lab.nodes() {
-        load(lab, node, std::slice::from_ref(&archive))?;
+        load(lab, node, std::slice::from_ref(archive))?;
     }
     progress.finish();
-    Ok(archive)
+    Ok(())
 }
 
 /// Returns the images for a new node of this lab: the default images and those that were loaded into the lab.
@@ -170,13 +230,8 @@ fn save(lab: &Lab, archive: &ImageArchive) -> Result<()> {
     let name = archive.names.first().context("the image has no name")?;
     let saved = dir.join(format!("{}.tar", name.replace(['/', ':'], "_")));
     crate::files::write(&saved.with_extension("names"), &archive.names.join("\n"))?;
-    let _ = std::fs::remove_file(&saved);
     // A hard link, or a copy, stays valid when the cache is removed.
-    if std::fs::hard_link(&archive.path, &saved).is_err() {
-        std::fs::copy(&archive.path, &saved)
-            .with_context(|| format!("cannot write {}", saved.display()))?;
-    }
-    Ok(())
+    crate::files::link(&archive.path, &saved)
 }
 
 fn archive_dir(lab: &Lab) -> PathBuf {
@@ -352,6 +407,58 @@ fn ctr(lab: &Lab, node: &Node) -> Result<Cmd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns the paths in the layer of an image, and its config.
+    fn contents(archive: &ImageArchive) -> (Vec<String>, serde_json::Value) {
+        let (mut paths, mut config) = (Vec::new(), serde_json::Value::Null);
+        let mut archive = tar::Archive::new(std::fs::File::open(&archive.path).unwrap());
+        for entry in archive.entries().unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.path().unwrap().display().to_string();
+            if name == "layer.tar" {
+                let mut layer = tar::Archive::new(entry);
+                for entry in layer.entries().unwrap() {
+                    paths.push(entry.unwrap().path().unwrap().display().to_string());
+                }
+            } else if name != "manifest.json" {
+                config = serde_json::from_reader(entry).unwrap();
+            }
+        }
+        (paths, config)
+    }
+
+    #[test]
+    fn an_image_has_all_programs_and_starts_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second) = (dir.path().join("first"), dir.path().join("second"));
+        for program in [&first, &second] {
+            std::fs::write(program, "#!/bin/sh\n").unwrap();
+        }
+        let archive = program_image("pair:1", &[&first, &second], &dir.path().join("image.tar"));
+        let (paths, config) = contents(&archive.unwrap());
+        for path in ["usr/local/bin/first", "usr/local/bin/second"] {
+            assert!(paths.iter().any(|it| it == path), "{path}: {paths:?}");
+        }
+        assert_eq!(
+            config["config"]["Entrypoint"],
+            serde_json::json!(["/usr/local/bin/first"])
+        );
+        let has_certificates = paths
+            .iter()
+            .any(|it| it == "etc/ssl/certs/ca-certificates.crt");
+        assert_eq!(has_certificates, Path::new(CA_CERTIFICATES).exists());
+    }
+
+    #[test]
+    fn an_image_without_programs_or_with_two_of_one_name_is_rejected() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("image.tar");
+        let program = dir.path().join("program");
+        std::fs::write(&program, "#!/bin/sh\n").unwrap();
+        assert!(program_image("none:1", &[], &to).is_err());
+        let error = program_image("twice:1", &[&program, &program], &to).unwrap_err();
+        assert!(error.to_string().contains("program"), "{error}");
+    }
 
     #[test]
     fn a_short_name_is_completed() {

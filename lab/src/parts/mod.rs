@@ -8,6 +8,7 @@ pub mod helm;
 pub mod image;
 pub mod images;
 pub mod kube;
+pub mod versitygw;
 
 use std::path::PathBuf;
 

@@ -80,6 +80,8 @@ pub enum Reason {
     AsExpected,
     /// The bootstrap takes longer than expected.
     BootstrapStalled,
+    /// The backup that a new cluster is to begin with cannot be restored.
+    RestoreFailed,
     /// A member does not serve.
     MemberDown,
     /// A member does not serve, and its node is not Ready or does not exist any more.
@@ -150,6 +152,7 @@ impl Reason {
             }
             Self::AsExpected => &[(Degraded, False)],
             Self::BootstrapStalled
+            | Self::RestoreFailed
             | Self::MemberDown
             | Self::NodeNotReady
             | Self::NodeCordoned

@@ -36,6 +36,17 @@ pub const SERIAL: &str = "evenkeel.dev/serial";
 /// On PersistentVolumeClaims: the claim's uid and volume name when its member joined. A claim with the same name and
 /// other values does not hold the member's data.
 pub const JOINED_VOLUME: &str = "evenkeel.dev/joined-volume";
+/// A label of pods that fill the volume of a member from a backup, and of no other pod: the identifier of the restore.
+pub const RESTORE: &str = "evenkeel.dev/restore";
+/// On restore pods: the lineage, the epoch and the serial of the member.
+pub const RESTORE_MEMBER: &str = "evenkeel.dev/restore-member";
+/// On restore pods: the uid of the PersistentVolumeClaim that the pod was created for.
+pub const RESTORE_CLAIM: &str = "evenkeel.dev/restore-claim";
+/// On PersistentVolumeClaims: the identifier of the restore that has filled the volume, the claim's uid and its volume name.
+/// A claim with the same name and other values does not hold the restored data.
+pub const RESTORED_VOLUME: &str = "evenkeel.dev/restored-volume";
+/// On pods: `true` if the member first started on restored data.
+pub const RESTORED: &str = "evenkeel.dev/restored";
 /// On PersistentVolumeClaims: the StorageClass that the operator requested. A webhook may have put another one into
 /// the claim.
 pub const STORAGE_CLASS: &str = "evenkeel.dev/storage-class";

@@ -179,7 +179,7 @@ fn validate_duration(text: &str) -> Result<Duration, &'static str> {
 
 /// Looks up a time zone in the database that is compiled in, never in the system's: the operator's image has none, and
 /// the plugin's preview must use the same data as the operator.
-fn find_zone(name: &str) -> Option<TimeZone> {
+pub fn find_zone(name: &str) -> Option<TimeZone> {
     // `Etc/Unknown` stands for an unknown time zone.
     TimeZoneDatabase::bundled()
         .get(name)

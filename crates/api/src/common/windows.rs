@@ -105,7 +105,7 @@ impl Window {
 }
 
 /// Returns when clocks first show a local time. If clocks skip it, returns the instant at which they do.
-fn first_shown(zone: &TimeZone, at: DateTime) -> Option<Timestamp> {
+pub fn first_shown(zone: &TimeZone, at: DateTime) -> Option<Timestamp> {
     match zone.to_ambiguous_timestamp(at).offset() {
         AmbiguousOffset::Unambiguous { offset } | AmbiguousOffset::Fold { before: offset, .. } => {
             offset.to_timestamp(at).ok()

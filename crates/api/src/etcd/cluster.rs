@@ -9,6 +9,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::backup::schedule::BackupPolicy;
 use crate::common::cel;
 use crate::common::maintenance::Maintenance;
 use crate::common::resources::{Resources, default_resources};
@@ -22,9 +23,10 @@ use crate::etcd::releases::cel::{
 };
 use crate::etcd::status::EtcdClusterStatus;
 use crate::etcd::validation::{
-    INVALID_AUTO_COMPACTION, MUST_BE_DIGEST, MUST_BE_HOST_NAMES, MUST_BE_IMAGE_NAME, NAME_TOO_LONG,
-    NAME_WITH_DOT, NAME_WITHOUT_LETTER, QUOTA_ABOVE_SIZE, QUOTA_TOO_SMALL, REPLACE_AFTER_TOO_SHORT,
-    REPOSITORY_WITH_DIGEST, REPOSITORY_WITH_TAG, TOO_FEW_MEMBERS, TOO_MANY_MEMBERS,
+    INVALID_AUTO_COMPACTION, MUST_BE_BACKUP_NAME, MUST_BE_DIGEST, MUST_BE_HOST_NAMES,
+    MUST_BE_IMAGE_NAME, NAME_TOO_LONG, NAME_WITH_DOT, NAME_WITHOUT_LETTER, QUOTA_ABOVE_SIZE,
+    QUOTA_TOO_SMALL, REPLACE_AFTER_TOO_SHORT, REPOSITORY_WITH_DIGEST, REPOSITORY_WITH_TAG,
+    RESTORE_NEEDS_VOLUME, TOO_FEW_MEMBERS, TOO_MANY_MEMBERS,
 };
 
 /// The default image repository: the one of etcd's authors.
@@ -74,6 +76,9 @@ pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
 #[x_kube(validation = Rule::new(QUOTA_WITHIN_SIZE)
     .message(QUOTA_ABOVE_SIZE)
     .field_path(".etcd.quota"))]
+#[x_kube(validation = Rule::new("!has(self.bootstrap) || !has(self.bootstrap.from) || !self.storage.ephemeral")
+    .message(RESTORE_NEEDS_VOLUME)
+    .field_path(".bootstrap.from"))]
 pub struct EtcdClusterSpec {
     /// The exact version of etcd, such as 3.6.16. There is no default, so that an upgrade of the operator does not
     /// upgrade etcd. A change restarts the members one by one, the leader last. Upgrades go one minor version at a time;
@@ -130,6 +135,38 @@ pub struct EtcdClusterSpec {
     /// When disruptive changes may begin. Without windows, at any time.
     #[serde(default, skip_serializing_if = "crate::common::is_default")]
     pub maintenance: Maintenance,
+    /// When the cluster is backed up, where to, and which backups are kept. The operator creates the BackupSchedule
+    /// <cluster>-etcd from it. Default: no backups. If the field is removed, the BackupSchedule is deleted, and the backups
+    /// are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "BackupPolicy")]
+    pub backup: Option<BackupPolicy>,
+    /// How a new cluster begins. It is read only until the bootstrap is finished: afterwards it may stay or be removed
+    /// without effect. A change before that starts the bootstrap again.
+    #[serde(default, skip_serializing_if = "crate::common::is_default")]
+    pub bootstrap: Bootstrap,
+}
+
+/// How a new cluster begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Bootstrap {
+    /// The data that the cluster begins with. Without it, the cluster begins empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "BootstrapSource")]
+    pub from: Option<BootstrapSource>,
+}
+
+/// The data that a new cluster begins with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BootstrapSource {
+    /// The name of a Backup in the same namespace. Its data must be of the same or an earlier minor version of etcd. The
+    /// operator waits until the Backup exists and is complete.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
+        .message(MUST_BE_BACKUP_NAME))]
+    pub backup: String,
 }
 
 /// Requires a property of the name. The message names the field, since the rule belongs to the whole resource.
@@ -362,6 +399,8 @@ impl EtcdClusterSpec {
             etcd: EtcdOptions::default(),
             heal: Heal::default(),
             maintenance: Maintenance::default(),
+            backup: None,
+            bootstrap: Bootstrap::default(),
         }
     }
 

@@ -24,6 +24,7 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 /// Object names are derived from the cluster's name and must fit into 63 characters; the longest suffixes have about 20.
 const MAX_NAME_LENGTH: usize = 40;
+const MAX_BACKUP_NAME_LENGTH: usize = 63;
 const MIN_VOLUME_BYTES: u64 = GIB;
 const MIN_QUOTA_BYTES: u64 = 16 * MIB;
 /// etcd's documentation advises against a larger database.
@@ -57,6 +58,10 @@ pub(crate) const MUST_BE_HOST_NAMES: &str = "must be host names in lower case, s
     etcd.corp.example or *.corp.example. IP addresses, ports and URLs are not supported";
 pub(crate) const INVALID_AUTO_COMPACTION: &str =
     "must be a duration such as 1h, 30m or 1h30m, or \"0\" to disable automatic compaction";
+pub(crate) const MUST_BE_BACKUP_NAME: &str =
+    "must be the name of a Backup: lower-case letters, digits and hyphens";
+pub(crate) const RESTORE_NEEDS_VOLUME: &str = "must not be set if spec.storage.ephemeral is true: the data of a backup is \
+    restored onto a volume. Remove spec.bootstrap.from or spec.storage.ephemeral";
 /// The rule for keys of labels, annotations and taints, which the schema does not have.
 const MUST_BE_KEY: &str = "must be a key that Kubernetes accepts, such as example.com/name";
 pub(crate) const REPLACE_AFTER_TOO_SHORT: &str =
@@ -127,6 +132,9 @@ impl EtcdClusterSpec {
             etcd,
             heal,
             maintenance,
+            // The BackupSchedule that is created from it reports what the schema cannot check.
+            backup: _,
+            bootstrap,
         } = self;
 
         let version = validate_version(version)?;
@@ -160,6 +168,18 @@ impl EtcdClusterSpec {
         };
         if quota > size {
             return Err(Rejection::new("spec.etcd.quota", QUOTA_ABOVE_SIZE));
+        }
+        if let Some(from) = &bootstrap.from {
+            if storage.ephemeral {
+                return Err(Rejection::new("spec.bootstrap.from", RESTORE_NEEDS_VOLUME));
+            }
+            if !is_backup_name(&from.backup) {
+                return Err(Rejection::invalid(
+                    "spec.bootstrap.from.backup",
+                    &from.backup,
+                    MUST_BE_BACKUP_NAME,
+                ));
+            }
         }
         validate_scheduling(scheduling)?;
         if let Some(key) = service.annotations.keys().find(|key| !is_label_key(key)) {
@@ -214,6 +234,16 @@ impl EtcdClusterSpec {
             windows: maintenance.validate()?,
         })
     }
+}
+
+/// Returns true if a Backup can have this name.
+fn is_backup_name(name: &str) -> bool {
+    let is_alphanumeric = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit();
+    !name.is_empty()
+        && name.len() <= MAX_BACKUP_NAME_LENGTH
+        && name.chars().all(|one| is_alphanumeric(one) || one == '-')
+        && name.starts_with(is_alphanumeric)
+        && name.ends_with(is_alphanumeric)
 }
 
 /// Checks the fields that the API server would reject only in a pod.

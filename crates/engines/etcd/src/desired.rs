@@ -6,8 +6,8 @@ use std::time::Duration;
 use evenkeel_api::options::Options;
 use evenkeel_api::windows::Windows;
 use evenkeel_api::{
-    EffectiveResources, EtcdCluster, EtcdClusterSpec, OnDelete, Rejection, ServiceType,
-    TopologyDomain, ValidatedSpec, Version, labels,
+    BackupPolicy, EffectiveResources, EtcdCluster, EtcdClusterSpec, OnDelete, Rejection,
+    ServiceType, TopologyDomain, ValidatedSpec, Version, labels,
 };
 use evenkeel_kit::{ClusterRef, pods};
 use evenkeel_runtime::UnixTime;
@@ -16,7 +16,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::facts::{ClusterFacts, DisruptionWindow, StorageKind};
-use crate::identity::{ClusterId, Uid};
+use crate::identity::{ClusterId, RestoreOrigin, Uid};
 use crate::names::{ENGINE, ObjectNames};
 use crate::versions;
 
@@ -89,6 +89,10 @@ pub struct DesiredCluster {
     pub replace_drained_after: Duration,
     /// The maintenance windows; `None` if those in the spec are invalid and none were accepted before.
     pub windows: Option<Windows>,
+    /// The store, the times and the retention of backups, if the cluster is backed up.
+    pub backup: Option<BackupPolicy>,
+    /// The restore that a new cluster starts from.
+    pub restore: Option<RestoreOrigin>,
     /// The hash of the user's inputs that pods are built from.
     pub inputs: Uid,
     /// The value of the restart annotation.
@@ -189,6 +193,12 @@ impl DesiredCluster {
             replace_after,
             replace_drained_after,
             windows: Some(windows),
+            backup: spec.backup.clone(),
+            restore: spec
+                .bootstrap
+                .from
+                .as_ref()
+                .map(|from| RestoreOrigin::bootstrap(&from.backup)),
             inputs: pod_template_hash(spec, &resources, quota, auto_compaction),
             restart: resource.annotations().get(labels::RESTARTED_AT).cloned(),
             spec: serde_json::to_string(spec).unwrap_or_default(),
@@ -247,6 +257,7 @@ impl DesiredCluster {
             pod_template_hash: self.inputs,
             restart_request: self.restart.as_deref().map(Uid::of_name),
             volume_size: self.size,
+            restore: self.restore.clone(),
         }
     }
 }

@@ -12,9 +12,13 @@ use evenkeel_runtime::{Observed, UnixTime};
 use serde::{Deserialize, Serialize};
 
 use crate::availability::Alarm;
-use crate::identity::{ClusterId, Identity, MemberId, Uid};
+use crate::identity::{ClusterId, Identity, MemberId, RestoreOrigin, Uid};
 use crate::names::{Epoch, Lineage, Serial};
 
+pub use crate::restore_facts::{
+    RestoreFailure, RestorePodFacts, RestorePodState, RestoreStep, RestoredVolume, SourceProblem,
+    SourceState,
+};
 pub use evenkeel_kit::OwnedBy;
 pub use evenkeel_kit::tls_secrets::Drift;
 pub use evenkeel_kit::volumes::VolumeTopology;
@@ -38,6 +42,12 @@ pub struct EtcdFacts {
     pub lineages: BTreeSet<Option<Lineage>>,
     /// The pods labelled for this cluster, of every epoch.
     pub pods: Observed<Vec<PodFacts>>,
+    /// The pods that fill the volumes of seeds, of every epoch. They are listed with the pods, and unknown with them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restore_pods: Vec<RestorePodFacts>,
+    /// The state of the `Backup` that the epoch in bootstrap starts from; `None` if no backup is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceState>,
     /// etcd's member list, read linearizably in this reconcile. Unknown without a reachable quorum.
     pub membership: Observed<Membership>,
     /// The report of each member that was queried.
@@ -106,6 +116,8 @@ pub enum OwnedObject {
     ClientTls,
     /// The PodDisruptionBudget.
     PodDisruptionBudget,
+    /// The BackupSchedule.
+    BackupSchedule,
 }
 
 impl OwnedObject {
@@ -119,7 +131,25 @@ impl OwnedObject {
             | Self::ClientService
             | Self::PeerCa
             | Self::ClientCa
-            | Self::PodDisruptionBudget => None,
+            | Self::PodDisruptionBudget
+            | Self::BackupSchedule => None,
+        }
+    }
+
+    /// Returns true if no member can start without the object.
+    pub fn is_needed_by_members(self) -> bool {
+        match self {
+            Self::Identity
+            | Self::PeerService
+            | Self::ClientService
+            | Self::PeerCa
+            | Self::ClientCa
+            | Self::PeerTls
+            | Self::ServerTls
+            | Self::OperatorTls
+            | Self::ClientTls
+            | Self::PodDisruptionBudget => true,
+            Self::BackupSchedule => false,
         }
     }
 
@@ -242,6 +272,9 @@ pub struct ClusterFacts {
     /// The desired size of each member's volume in bytes.
     #[serde(default)]
     pub volume_size: u64,
+    /// The restore that `spec.bootstrap.from` asks for. It is read only until bootstrap is finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore: Option<RestoreOrigin>,
 }
 
 /// The kind of storage that members' data is on.
@@ -264,8 +297,14 @@ pub struct ClaimFacts {
     pub uid: Uid,
     /// The volume that the claim is bound to.
     pub volume: Option<Uid>,
+    /// When the claim was created.
+    #[serde(default)]
+    pub created_at: UnixTime,
     /// The uid and the volume of the claim at the time when the member joined, as recorded on it.
     pub joined_on: Option<(Uid, Uid)>,
+    /// The restore that has filled the volume, as recorded on the claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<RestoredVolume>,
     /// Whether the claim is terminating, or will be because its owner was deleted.
     pub is_terminating: bool,
     /// The nodes that can mount its volume.
@@ -306,6 +345,16 @@ impl ClaimFacts {
                 .joined_on
                 .is_some_and(|joined| Some(joined) == self.volume.map(|volume| (self.uid, volume)))
     }
+
+    /// Returns true if this claim and this volume were filled by the restore.
+    pub fn is_restored(&self, restore: &RestoreOrigin) -> bool {
+        let filled = self.volume.map(|volume| RestoredVolume {
+            restore: restore.id,
+            claim: self.uid,
+            volume,
+        });
+        !self.is_lost && filled.is_some() && self.restored == filled
+    }
 }
 
 /// How a pod's etcd starts on an empty directory; recorded in the pod's annotations.
@@ -320,6 +369,9 @@ pub enum StartMode {
     /// It starts on existing data only: with itself alone in the list etcd rejects an empty
     /// directory (tried).
     ExistingData,
+    /// As [`Self::ExistingData`], in a seed that has not joined: its data is that of a backup. The
+    /// first start forms the cluster of the epoch.
+    Restored,
 }
 
 /// The pod of a member.

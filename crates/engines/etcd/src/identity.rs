@@ -54,8 +54,32 @@ pub struct Identity {
     /// a start since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshotted_version: Option<Version>,
+    /// The restore that the epoch starts from; `None` for an epoch that starts with an empty cluster. It is constant within
+    /// an epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore: Option<RestoreOrigin>,
     /// The uid of the resource.
     pub resource_uid: Uid,
+}
+
+/// The restore that an epoch starts from: the volume of the seed is filled with the data of a backup before the seed starts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RestoreOrigin {
+    /// The identifier of the restore, which restore pods and filled volumes carry. It does not change when the resource is
+    /// applied again.
+    pub id: Uid,
+    /// The name of the `Backup`.
+    pub backup: String,
+}
+
+impl RestoreOrigin {
+    /// Returns the restore that `spec.bootstrap.from` asks for.
+    pub fn bootstrap(backup: &str) -> Self {
+        Self {
+            id: Uid::of_name(&format!("bootstrap/{backup}")),
+            backup: backup.to_owned(),
+        }
+    }
 }
 
 impl Identity {

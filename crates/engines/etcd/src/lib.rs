@@ -3,6 +3,8 @@
 
 pub mod actions;
 pub mod availability;
+mod backup;
+pub mod backup_drill;
 pub mod build;
 mod client;
 pub mod desired;
@@ -16,6 +18,7 @@ pub mod observe;
 pub mod plan;
 pub mod preview;
 mod reconciler;
+mod restore_facts;
 pub mod status;
 pub mod versions;
 pub mod view;
@@ -25,6 +28,7 @@ mod decide;
 #[cfg(test)]
 mod testing;
 
+pub use backup::EtcdBackups;
 pub use decide::Etcd;
 pub use reconciler::EtcdReconciler;
 pub use watches::watch;

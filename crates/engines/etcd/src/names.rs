@@ -41,6 +41,11 @@ impl ObjectNames<'_> {
         format!("{}-etcd", self.0)
     }
 
+    /// The name of the BackupSchedule.
+    pub fn backup_schedule(self) -> String {
+        format!("{}-etcd", self.0)
+    }
+
     /// The name of the decision log's ConfigMap.
     pub fn decision_log(self) -> String {
         format!("{}-etcd-decisions", self.0)

@@ -11,8 +11,8 @@ use evenkeel_runtime::{Observed, UnixTime};
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use crate::facts::{OwnedObject, StartMode, UnknownMember};
-use crate::identity::{ClusterId, Identity, Intent, Uid};
+use crate::facts::{OwnedObject, SourceProblem, StartMode, UnknownMember};
+use crate::identity::{ClusterId, Identity, Intent, RestoreOrigin, Uid};
 use crate::names::{Epoch, Serial};
 
 /// An object that must never exist twice.
@@ -47,6 +47,20 @@ pub enum EtcdCreate {
         claim: Option<Uid>,
         /// How the pod's etcd starts on an empty directory.
         start_mode: StartMode,
+        /// The hash of the inputs that the pod is built from.
+        template_hash: Uid,
+    },
+    /// The pod that fills the volume of the seed. It is created held.
+    #[strum(serialize = "create-restore-pod")]
+    RestorePod {
+        /// The serial of the seed.
+        serial: Serial,
+        /// The epoch of the seed.
+        epoch: Epoch,
+        /// The uid of the claim that the pod mounts.
+        claim: Uid,
+        /// The restore.
+        restore: RestoreOrigin,
         /// The hash of the inputs that the pod is built from.
         template_hash: Uid,
     },
@@ -92,6 +106,20 @@ pub enum EtcdPatch {
         claim: Uid,
         /// The volume that the claim is bound to.
         volume: Uid,
+    },
+    /// Lets a held restore pod start.
+    ReleaseRestorePod {
+        /// The restore pod.
+        pod: Uid,
+    },
+    /// Records on a claim that a restore has filled its volume.
+    RecordRestored {
+        /// The claim.
+        claim: Uid,
+        /// The volume that the claim is bound to.
+        volume: Uid,
+        /// The identifier of the restore.
+        restore: Uid,
     },
     /// Lets a pod start on existing data only and sets its readiness gate, in one write: a kubelet
     /// that reports the pod Ready has seen both.
@@ -229,6 +257,15 @@ pub enum EtcdDisruption {
         /// The reason.
         why: DeleteReason,
     },
+    /// Deletes a restore pod. No client is connected to it.
+    DeleteRestorePod {
+        /// The restore pod.
+        pod: Uid,
+        /// The serial of the seed.
+        serial: Serial,
+        /// The reason.
+        why: RestorePodEnd,
+    },
     /// Deletes the claim of a removed member.
     DeleteClaim {
         /// The claim.
@@ -260,6 +297,9 @@ pub enum IdentityChange {
     /// `spec.storage` was changed while the seed waited for its volume: a new epoch begins.
     #[strum(serialize = "restart-bootstrap-storage-changed")]
     SeedStorageChanged,
+    /// `spec.bootstrap.from` was changed before bootstrap was finished: a new epoch begins.
+    #[strum(serialize = "restart-bootstrap-source-changed")]
+    SourceChanged,
     /// The resource was deleted and created again before bootstrap was finished: a new epoch
     /// begins.
     #[strum(serialize = "restart-bootstrap-resource-replaced")]
@@ -271,6 +311,22 @@ pub enum IdentityChange {
     /// older identity.
     #[strum(serialize = "repair-identity")]
     Repair,
+}
+
+/// The reason for deleting a restore pod.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
+pub enum RestorePodEnd {
+    /// The volume is filled, or is not to be filled any more.
+    NotNeeded,
+    /// The pod has failed, and another one is created.
+    Failed,
+    /// The pod was created for another claim or another restore.
+    OtherVolume,
+    /// The pod has not started and was built from an outdated template.
+    Outdated,
 }
 
 /// The reason for deleting a pod or a claim.
@@ -311,6 +367,14 @@ pub enum EtcdWait {
     /// Objects of a deleted resource of the same name are terminating. They should be gone by this
     /// time.
     PreviousResourceDeletion(UnixTime),
+    /// The backup that the cluster is to start from cannot be restored now.
+    RestoreSource(SourceProblem),
+    /// A restore pod fills the volume of the seed.
+    Restore(Serial),
+    /// A restore pod has failed, and another one is created at this time.
+    RestoreRetry(Serial, UnixTime),
+    /// A restore pod is terminating.
+    RestorePodDeletion(Serial),
     /// The seed does not serve yet.
     SeedStart(Serial),
     /// Too few voters are reachable.

@@ -26,6 +26,7 @@ use crate::names::{ENGINE, Lineage, ObjectNames};
 use crate::observe::endpoints::{member_targets, service_endpoint};
 use crate::observe::etcd::{self, ClusterQuery, EtcdState};
 use crate::observe::objects::{self, Caches, ClusterObjects};
+use crate::observe::source::{RestoreSource, is_needed};
 use crate::observe::{MemberIndex, ObservedCluster};
 use crate::plan::{EtcdCreate, EtcdDisruption, EtcdPatch, EtcdWait};
 use crate::status;
@@ -41,6 +42,7 @@ pub struct EtcdReconciler {
     /// The time after which Secrets are read again.
     secrets_interval: Duration,
     memory: PerResource<ClusterMemory>,
+    agent_image: Option<String>,
 }
 
 /// Whether a query of etcd is part of a probe or of a live observation.
@@ -70,6 +72,16 @@ impl EtcdReconciler {
             storage_classes: StorageClasses::default(),
             secrets_interval,
             memory: PerResource::default(),
+            agent_image: None,
+        }
+    }
+
+    /// Sets the image of the agent, which restores backups.
+    #[must_use]
+    pub fn with_agent_image(self, agent_image: Option<String>) -> Self {
+        Self {
+            agent_image,
+            ..self
         }
     }
 
@@ -81,6 +93,7 @@ impl EtcdReconciler {
             expectations: &self.expectations,
             key,
             memory,
+            agent_image: self.agent_image.as_deref(),
         }
     }
 
@@ -131,7 +144,18 @@ impl EtcdReconciler {
             .problems(client, now, uptime, &objects.claims)
             .await;
         let lineage = Lineage(u32::try_from(self.random.u64() >> 32).unwrap_or_default());
+        let source = match &desired.restore {
+            Some(origin) if is_needed(&objects) => {
+                let read = RestoreSource::read(client, key, origin, desired.version).await;
+                Some(RestoreSource {
+                    has_agent_image: self.agent_image.is_some(),
+                    ..read
+                })
+            }
+            Some(_) | None => None,
+        };
         Ok(ObservedCluster {
+            source,
             volume_locations,
             misplaced,
             missing_class,
@@ -366,7 +390,11 @@ impl Reconciler for EtcdReconciler {
     fn action_target(action: &Action<'_, Etcd>) -> Value {
         match action {
             Action::Create(EtcdCreate::Identity(_)) => Value::Null,
-            Action::Create(EtcdCreate::Claim { serial, .. } | EtcdCreate::Pod { serial, .. }) => {
+            Action::Create(
+                EtcdCreate::Claim { serial, .. }
+                | EtcdCreate::Pod { serial, .. }
+                | EtcdCreate::RestorePod { serial, .. },
+            ) => {
                 json!({ "serial": serial })
             }
             Action::Patch(EtcdPatch::RecordRemoval { claim, .. }) => json!({ "claim": claim }),

@@ -95,6 +95,7 @@ pub(crate) fn empty_caches() -> Caches {
         identities: OwnedCache::new(reflector::store().0, labels::CLUSTER),
         services: OwnedCache::new(reflector::store().0, labels::CLUSTER),
         pdbs: OwnedCache::new(reflector::store().0, labels::CLUSTER),
+        schedules: OwnedCache::new(reflector::store().0, labels::CLUSTER),
         nodes: reflector::store().0,
         sync: CacheSync::default(),
     }
@@ -134,6 +135,7 @@ impl Scene {
             intent: None,
             replacements: BTreeSet::new(),
             snapshotted_version: None,
+            restore: None,
             resource_uid: RESOURCE,
         };
         scene.identify(identity);
@@ -174,6 +176,8 @@ impl Scene {
             identity: None,
             identity_taken: false,
             pods: BTreeMap::new(),
+            restore_pods: BTreeMap::new(),
+            source: None,
             claims: BTreeMap::new(),
             volume_locations: BTreeMap::new(),
             misplaced: BTreeSet::new(),
@@ -184,6 +188,7 @@ impl Scene {
             peer_service: None,
             client_service: None,
             pdb: None,
+            backup_schedule: None,
             tls: TlsState::default(),
             last_nudge: None,
             now: NOW,

@@ -420,8 +420,10 @@ impl<'f> ClusterView<'f> {
         let old_pods = self.old_pods.iter().map(|pod| pod.serial);
         let claims = self.old_claims.iter().chain(&self.retained_claims);
         let members = self.members.keys().copied();
+        let restore_pods = self.facts.restore_pods.iter().map(|pod| pod.serial);
         members
             .chain(old_pods)
+            .chain(restore_pods)
             .chain(claims.map(|claim| claim.serial))
             .max()
     }

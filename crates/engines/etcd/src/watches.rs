@@ -16,6 +16,7 @@ pub fn watch(watches: &Watches) -> (Caches, Triggers<EtcdCluster>) {
     let (identities, identity_changes) = OwnedCache::watch(watches, labels::CLUSTER);
     let (services, service_changes) = OwnedCache::watch(watches, labels::CLUSTER);
     let (pdbs, pdb_changes) = OwnedCache::watch(watches, labels::CLUSTER);
+    let (schedules, schedule_changes) = OwnedCache::watch(watches, labels::CLUSTER);
     let (nodes, node_changes) = watches.watch_cluster(nodes::trim);
     let caches = Caches {
         clusters: clusters.0.clone(),
@@ -24,6 +25,7 @@ pub fn watch(watches: &Watches) -> (Caches, Triggers<EtcdCluster>) {
         identities,
         services,
         pdbs,
+        schedules,
         nodes,
         sync: watches.cache_sync(),
     };
@@ -33,6 +35,7 @@ pub fn watch(watches: &Watches) -> (Caches, Triggers<EtcdCluster>) {
         identity_changes,
         service_changes,
         pdb_changes,
+        schedule_changes,
     ]);
     let node_cache = caches.nodes.clone();
     let mut known_nodes = None;

@@ -60,6 +60,26 @@ fn two_members_survive_two_faults_and_a_crash_or_an_edit_and_a_delay() {
 }
 
 #[test]
+fn restored_members_survive_faults_crashes_edits_and_delays() {
+    let budget = |faults, crashes, edits, delays| FaultBudget {
+        faults,
+        crashes,
+        edits,
+        delays,
+    };
+    explore_restore(1, budget(2, 1, 0, 0));
+    explore_restore(1, budget(1, 1, 1, 0));
+    explore_restore(1, budget(1, 0, 2, 0));
+    explore_restore(1, budget(1, 1, 0, 1));
+    explore_restore(3, budget(1, 1, 0, 0));
+    explore_restore(3, budget(0, 0, 1, 1));
+    let model = ClusterModel::new(1, StorageKind::Persistent, 2, budget(2, 0, 0, 0));
+    explore_and_check(&model.with_restore().with_tampering());
+    let model = ClusterModel::new(1, StorageKind::Persistent, 2, budget(1, 0, 2, 0));
+    explore_and_check(&model.with_restore().with_volume_edits());
+}
+
+#[test]
 fn five_members_survive_a_fault_and_a_crash() {
     explore_from_start(5, StorageKind::Ephemeral, ONE_FAULT);
     explore_from_start(
@@ -309,6 +329,11 @@ fn every_kind_of_action_is_decided_somewhere() {
         .into_iter()
         .flat_map(|report| report.decided.into_keys())
         .collect();
+    let restored = FaultBudget {
+        edits: 1,
+        ..ONE_FAULT
+    };
+    decided.extend(explore_restore(1, restored).decided.into_keys());
     let unknown_voter = ClusterModel::new(
         3,
         StorageKind::Persistent,

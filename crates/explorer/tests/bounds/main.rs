@@ -34,6 +34,7 @@ fn explore_with_learners(
 fn explore_and_check(model: &ClusterModel) -> ExplorerReport {
     let report = explore(model, &RealDecider);
     let (members, storage, budget) = (model.desired_members, model.storage, model.budget);
+    let restore = if model.restores { "restored, " } else { "" };
     let tampering = if model.allows_tampering {
         "tampering, "
     } else {
@@ -46,7 +47,7 @@ fn explore_and_check(model: &ClusterModel) -> ExplorerReport {
         _ => edits,
     };
     println!(
-        "{members} members, {storage:?}, {tampering}{edits}{budget:?}: {} states, {} transitions, {:.1?}",
+        "{members} members, {storage:?}, {restore}{tampering}{edits}{budget:?}: {} states, {} transitions, {:.1?}",
         report.states, report.transitions, report.elapsed
     );
     let counterexample = report.counterexample.as_ref().map(ToString::to_string);
@@ -158,6 +159,30 @@ fn a_member_that_starts_from_a_snapshot_is_nudged_until_it_serves() {
     }
 }
 
+/// Explores a cluster that begins with the data of a backup.
+fn explore_restore(members: u8, budget: FaultBudget) -> ExplorerReport {
+    let model = ClusterModel::new(members, StorageKind::Persistent, 2, budget);
+    explore_and_check(&model.with_restore())
+}
+
+#[test]
+fn a_restored_member_survives_two_faults_or_a_crash_with_a_fault_or_an_edit() {
+    for (faults, crashes, edits) in [(2, 0, 0), (1, 1, 0), (0, 1, 1)] {
+        let budget = FaultBudget {
+            faults,
+            crashes,
+            edits,
+            delays: 0,
+        };
+        explore_restore(1, budget);
+    }
+}
+
+#[test]
+fn three_restored_members_survive_a_fault() {
+    explore_restore(3, ONE_FAULT);
+}
+
 /// Explores template edits from a converged cluster; one of the templates does not start.
 fn explore_rollout(members: u8, storage: StorageKind, budget: FaultBudget) -> ExplorerReport {
     explore_and_check(&run_to_quiescence(
@@ -250,5 +275,13 @@ fn explore_with_tampered_facts() -> BTreeSet<&'static str> {
             decider.first_mistake().unwrap_or_default()
         );
     }
+    let restored = ClusterModel::new(1, StorageKind::Persistent, 2, ONE_FAULT).with_restore();
+    let report = explore(&restored, &decider);
+    println!("tampered facts: restored: {} states", report.states);
+    assert!(
+        decider.first_mistake().is_none(),
+        "\n{}",
+        decider.first_mistake().unwrap_or_default()
+    );
     decider.kinds()
 }

@@ -157,6 +157,7 @@ pub(crate) fn all() -> Vec<LeafCase> {
     cases.extend(access());
     cases.extend(etcd());
     cases.extend(windows());
+    cases.extend(backups());
     cases.extend(equivalent_values());
     cases
 }
@@ -495,5 +496,91 @@ fn windows() -> Vec<LeafCase> {
             [json!("+01:00"), json!("")],
         )
         .with_base(with_window()),
+    ]
+}
+
+fn backups() -> Vec<LeafCase> {
+    use ChangeKind::ObjectsOnly;
+    let with_backups = || json!({ "backup": { "store": "prod", "schedule": "@daily" } });
+    let number = |leaf| {
+        case(
+            leaf,
+            ObjectsOnly,
+            [json!(3), json!(24)],
+            [json!(1001), json!(-1)],
+        )
+        .with_base(with_backups())
+    };
+    vec![
+        case(
+            "spec.backup",
+            ObjectsOnly,
+            [
+                json!({ "store": "prod", "schedule": "@daily" }),
+                json!({ "store": "other", "schedule": "0 3 * * *", "drill": "@weekly" }),
+            ],
+            [json!({ "store": "prod" }), json!({ "schedule": "@daily" })],
+        ),
+        case(
+            "spec.backup.store",
+            ObjectsOnly,
+            [json!("other"), json!("third")],
+            [json!(""), json!(7)],
+        )
+        .with_base(with_backups())
+        .required(),
+        case(
+            "spec.backup.schedule",
+            ObjectsOnly,
+            [json!("@hourly"), json!("30 4 * * MON")],
+            [
+                json!("daily"),
+                json!("@yearly"),
+                json!("* * * *"),
+                json!("* * * * * *"),
+            ],
+        )
+        .with_base(with_backups())
+        .required(),
+        case(
+            "spec.backup.timeZone",
+            ObjectsOnly,
+            [json!("Europe/Berlin"), json!("Asia/Tokyo")],
+            [json!("")],
+        )
+        .with_base(with_backups()),
+        case(
+            "spec.backup.ifMissed",
+            ObjectsOnly,
+            [json!("Skip"), json!("Once")],
+            [json!("Never")],
+        )
+        .with_base(with_backups()),
+        case(
+            "spec.backup.deadline",
+            ObjectsOnly,
+            [json!("10m"), json!("24h")],
+            [json!("30s"), json!("25h"), json!("soon")],
+        )
+        .with_base(with_backups()),
+        number("spec.backup.keep.last"),
+        number("spec.backup.keep.hourly"),
+        number("spec.backup.keep.daily"),
+        number("spec.backup.keep.weekly"),
+        number("spec.backup.keep.monthly"),
+        case(
+            "spec.backup.drill",
+            ObjectsOnly,
+            [json!("@weekly"), json!("0 5 * * SUN")],
+            [json!("weekly"), json!("")],
+        )
+        .with_base(with_backups()),
+        case(
+            "spec.backup.suspend",
+            ObjectsOnly,
+            [json!(true), json!(false)],
+            [json!("yes")],
+        )
+        .with_base(with_backups()),
     ]
 }

@@ -30,7 +30,39 @@ pub(crate) const EDITS: &[KnownDifference] = &[
         "\\\"minDomains\\\": ",
         "minDomains follows the number of members, and no member is restarted for it; it only matters when a pod is created",
     ),
+    known("spec.backup.schedule", SCHEMA_REJECTS, REPORTED_BY_SCHEDULE),
+    known("spec.backup.deadline", SCHEMA_REJECTS, REPORTED_BY_SCHEDULE),
+    known("spec.backup.drill", SCHEMA_REJECTS, REPORTED_BY_SCHEDULE),
+    known(
+        "spec.backup.keep.last",
+        SCHEMA_REJECTS,
+        REPORTED_BY_SCHEDULE,
+    ),
+    known(
+        "spec.backup.keep.hourly",
+        SCHEMA_REJECTS,
+        REPORTED_BY_SCHEDULE,
+    ),
+    known(
+        "spec.backup.keep.daily",
+        SCHEMA_REJECTS,
+        REPORTED_BY_SCHEDULE,
+    ),
+    known(
+        "spec.backup.keep.weekly",
+        SCHEMA_REJECTS,
+        REPORTED_BY_SCHEDULE,
+    ),
+    known(
+        "spec.backup.keep.monthly",
+        SCHEMA_REJECTS,
+        REPORTED_BY_SCHEDULE,
+    ),
 ];
+
+const SCHEMA_REJECTS: &str = "the schema rejects the value";
+
+const REPORTED_BY_SCHEDULE: &str = "the BackupSchedule that is created from the policy reports it, and the cluster does not depend on it";
 
 const DIFFERS: &str = "the state differs from a new cluster: only here [\"  ";
 

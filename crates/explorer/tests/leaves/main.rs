@@ -13,6 +13,7 @@ mod walk;
 
 use std::collections::BTreeSet;
 
+use evenkeel_api::EtcdCluster;
 use serde_json::json;
 
 use crate::cases::{ChangeKind, LeafCase};
@@ -27,7 +28,7 @@ fn every_leaf_of_the_spec_has_a_case() {
     let cases: BTreeSet<&str> = cases::all().iter().map(|case| case.leaf).collect();
     let without: Vec<_> = leaves
         .iter()
-        .filter(|leaf| !cases.contains(leaf.as_str()))
+        .filter(|leaf| !cases.contains(leaf.as_str()) && *leaf != BACKUP)
         .collect();
     assert!(
         without.is_empty(),
@@ -36,6 +37,44 @@ fn every_leaf_of_the_spec_has_a_case() {
     let within = |case: &&&str| leaves.iter().any(|leaf| leaf.starts_with(**case));
     let unknown: Vec<_> = cases.iter().filter(|case| !within(case)).collect();
     assert!(unknown.is_empty(), "no such leaf: {unknown:?}");
+}
+
+/// The backup that a new cluster begins with. It has no effect on a cluster that exists, which therefore differs from a new
+/// one with the same spec.
+const BACKUP: &str = "spec.bootstrap.from.backup";
+
+#[test]
+fn the_backup_of_a_cluster_that_exists_can_be_set_changed_and_removed_without_effect() {
+    let mut harness = Harness::new();
+    let base = manifest(&json!({}));
+    let mut cluster = harness.fresh(&base).unwrap();
+    let before = cluster.state();
+    let from = |backup: &str| edited(&base, BACKUP, Some(&json!(backup)));
+    for edit in [from("nightly"), from("orders-2026-11-14"), base.clone()] {
+        harness.edit(&mut cluster, &edit);
+        assert_eq!(cluster.converge().unwrap().rollout(), Rollout::Unchanged);
+    }
+    assert!(cluster.state() == before);
+    let long = "a".repeat(64);
+    for backup in ["", "Nightly", "-nightly", "a.b", "a/b", &long] {
+        let answer = harness
+            .schema
+            .api_answer(&harness.schema.defaulted(&from(backup)), None);
+        assert!(!matches!(answer, ApiServerAnswer::Stored), "{backup:?}");
+        let resource = serde_json::from_value::<EtcdCluster>(from(backup)).unwrap();
+        assert!(resource.spec.validate().is_err(), "{backup:?}");
+    }
+    let ephemeral = edited(
+        &from("nightly"),
+        "spec.storage.ephemeral",
+        Some(&json!(true)),
+    );
+    let ephemeral = harness.schema.defaulted(&ephemeral);
+    let answer = harness.schema.api_answer(&ephemeral, None);
+    assert!(
+        matches!(&answer, ApiServerAnswer::Rejected(why) if why[0].contains("restored onto a volume")),
+        "{answer:?}"
+    );
 }
 
 #[test]

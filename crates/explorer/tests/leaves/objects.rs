@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use evenkeel_api::{EtcdCluster, labels, quantity};
+use evenkeel_api::{BackupSchedule, EtcdCluster, labels, quantity};
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::build::claim::claim;
 use evenkeel_etcd::build::pod::{CONTAINER, PodParams, pod};
@@ -66,6 +66,7 @@ pub(crate) struct KubeObjects {
     claims: BTreeMap<Uid, PersistentVolumeClaim>,
     peer_service: Option<ServiceState>,
     client_service: Option<ServiceState>,
+    backup_schedule: Option<BackupSchedule>,
     budget: Option<(u8, PodDisruptionBudget)>,
     secrets: BTreeMap<OwnedObject, Secret>,
     tls_state: TlsCache,
@@ -133,6 +134,7 @@ impl KubeObjects {
             claims: BTreeMap::new(),
             peer_service: None,
             client_service: None,
+            backup_schedule: None,
             budget: None,
             secrets: BTreeMap::new(),
             tls_state: TlsCache::default(),
@@ -148,6 +150,7 @@ impl KubeObjects {
             .flat_map(|(_, budget)| budget.metadata.owner_references.iter_mut().flatten());
         owners.for_each(|owner| owner.uid = resource.metadata.uid.clone().unwrap_or_default());
         (self.peer_service, self.client_service) = (None, None);
+        self.backup_schedule = None;
         self.secrets.clear();
         self.tls_state = TlsCache::default();
         self.resource = resource;
@@ -224,6 +227,7 @@ impl KubeObjects {
             resource: self.resource.clone(),
             identity: self.identity_object(facts),
             pods: pods.map(|fact| self.pod(facts.new_lineage, fact)).collect(),
+            restore_pods: Vec::new(),
             claims: claims.map(|fact| self.claim(fact)).collect(),
             peer_service: self
                 .peer_service
@@ -234,6 +238,7 @@ impl KubeObjects {
                 .as_ref()
                 .map(|service| service.there.clone()),
             pdb: self.budget.as_ref().map(|(_, budget)| budget.clone()),
+            backup_schedule: self.backup_schedule.clone(),
         }
     }
 
@@ -494,6 +499,10 @@ impl KubeObjects {
                     return Ok(());
                 }
                 ServiceState::write(&mut self.client_service, built);
+            }
+            OwnedObject::BackupSchedule => {
+                self.backup_schedule =
+                    build::backup_schedule(desired).map_err(|why| why.to_string())?;
             }
             secret => self.make_secret(desired, *secret)?,
         }

@@ -350,6 +350,7 @@ impl SimulatedCluster {
             "claims": claims,
             "services": [objects.peer_service, objects.client_service],
             "budget": objects.pdb,
+            "backup schedule": objects.backup_schedule,
         });
         serde_json::to_string_pretty(&whole).unwrap()
     }

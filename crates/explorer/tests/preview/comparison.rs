@@ -55,10 +55,12 @@ pub(crate) fn observation(facts: &EtcdFacts) -> ObservedCluster {
         resource,
         identity: None,
         pods: Vec::new(),
+        restore_pods: Vec::new(),
         claims: Vec::new(),
         peer_service: None,
         client_service: None,
         pdb: None,
+        backup_schedule: None,
     };
     let observed = ObservedCluster::new(objects, desired, None, NOW, Lineage(7)).unwrap();
     let identity = facts.identity.present().cloned();

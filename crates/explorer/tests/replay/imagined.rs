@@ -7,7 +7,8 @@ use evenkeel_etcd::names::{Epoch, Lineage, Serial};
 use evenkeel_explorer::effect::{self, Effect, FailureDetection, WriteResult};
 use evenkeel_explorer::event::ModelEvent;
 use evenkeel_explorer::model::{
-    ClusterModel, DiskState, FaultBudget, ModelClaim, ModelPod, TemplateVariant,
+    BACKUPS, ClusterModel, DiskState, FaultBudget, ModelClaim, ModelPod, TemplateVariant,
+    restore_of,
 };
 use evenkeel_explorer::observe::{NOW, Visibility, observe};
 
@@ -44,6 +45,7 @@ impl ModelReplay {
             intent: None,
             replacements: [].into(),
             snapshotted_version: None,
+            restore: None,
             resource_uid: Uid(1000),
         });
         Self {
@@ -92,6 +94,19 @@ impl ModelReplay {
             }
             ReplayStep::Kill(serial) => self.apply(ModelEvent::ProcessDied(*serial))?,
             ReplayStep::Wipe(serial) => self.apply(ModelEvent::DiskWiped(*serial))?,
+            ReplayStep::RestoreBackup(serial) => {
+                self.model.restores = true;
+                if let Some(identity) = &mut self.model.identity {
+                    identity.restore = restore_of(BACKUPS[0]);
+                }
+                self.create_objects(*serial, &StartMode::Held);
+                ensure!(
+                    self.model.disk(*serial) == Some(DiskState::Empty),
+                    "the directory is not empty"
+                );
+                self.model
+                    .set_disk(*serial, DiskState::Restored(BACKUPS[0]));
+            }
             ReplayStep::Restore(serial) => {
                 if let Some(DiskState::Data {
                     cluster, serial, ..

@@ -225,9 +225,56 @@ tests! {
         a_member_alone_in_its_list_rejects_an_empty_directory,
         an_empty_initial_cluster_is_rejected,
     ],
+    etcd_and_the_model_agree_on_restores: [
+        a_restored_member_serves_the_backup_and_accepts_learners,
+        a_restored_member_rejects_an_empty_directory,
+    ],
     a_leader_that_is_wrong_is_bypassed: [
         a_leader_that_rejects_additions_forever_is_bypassed_through_a_follower,
     ],
+}
+
+fn starts_restored(serial: Serial) -> ReplayStep {
+    ReplayStep::Start(serial, StartMode::Restored)
+}
+
+fn a_restored_member_serves_the_backup_and_accepts_learners(on: Versions) -> Result<()> {
+    let steps = [
+        (ReplayStep::RestoreBackup(A), Expected::Anything),
+        (starts_restored(A), Expected::Serves),
+        (adds(B), Expected::Done),
+        (joins(B, [A, B]), Expected::Serves),
+        (promotes(B), Expected::Done),
+        kills(A),
+        (restarts(A), Expected::Serves),
+    ];
+    run_and_then(on, 1, &steps, |real| {
+        for serial in [A, B] {
+            let (written, revision) = real.restored_revisions(serial)?;
+            ensure!(
+                written < 1000 && revision >= 1_000_000_000,
+                "the key was written at revision {written}, and the revision is {revision}"
+            );
+        }
+        Ok(())
+    })
+}
+
+fn a_restored_member_rejects_an_empty_directory(on: Versions) -> Result<()> {
+    run(
+        on,
+        1,
+        &[
+            (starts_restored(A), Expected::Unreachable),
+            kills(A),
+            (ReplayStep::Wipe(A), Expected::Anything),
+            (ReplayStep::RestoreBackup(A), Expected::Anything),
+            (starts_restored(A), Expected::Serves),
+            kills(A),
+            (ReplayStep::Wipe(A), Expected::Anything),
+            (starts_restored(A), Expected::Unreachable),
+        ],
+    )
 }
 
 /// The etcd engine relies on this: a leader can reject changes forever, while another member accepts them.

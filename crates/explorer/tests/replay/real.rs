@@ -12,6 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use evenkeel_etcd::build::restore_pod::RestoredMember;
 use evenkeel_etcd::facts::StartMode;
 use evenkeel_etcd::identity::MembershipChange;
 use evenkeel_etcd::names::Serial;
@@ -27,6 +28,10 @@ const CLIENT_PORT: u16 = 12379;
 const PEER_PORT: u16 = 12380;
 /// How long model and etcd may differ after a step. etcd rejects changes as "unhealthy" for 5 s after an election.
 const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(20);
+/// The cluster token of all clusters.
+const TOKEN: &str = "replay-1";
+/// The key in a backup, in base64.
+const BACKUP_KEY: &str = "YmFja3Vw";
 /// The timeout of a call.
 const CALL_TIMEOUT: Duration = Duration::from_millis(800);
 
@@ -183,6 +188,7 @@ impl EtcdReplay {
                 std::fs::remove_dir_all(self.data(*serial))?;
                 std::fs::rename(self.copy(*serial), self.data(*serial))?;
             }
+            ReplayStep::RestoreBackup(serial) => self.restore_backup(*serial)?,
             ReplayStep::Change(change) => {
                 return self
                     .send_change(*change, must_succeed == Some(true))
@@ -315,7 +321,10 @@ impl EtcdReplay {
     fn start(&mut self, serial: Serial, start: &StartMode) -> Result<()> {
         let list: Vec<Serial> = match start {
             StartMode::Join(list) => list.iter().copied().collect(),
-            StartMode::Held | StartMode::Bootstrap | StartMode::ExistingData => vec![serial],
+            StartMode::Held
+            | StartMode::Bootstrap
+            | StartMode::ExistingData
+            | StartMode::Restored => vec![serial],
         };
         let one = |serial: Serial, member: &Member| {
             format!("{}={}", member_label(serial), member.url(PEER_PORT))
@@ -338,6 +347,57 @@ impl EtcdReplay {
             sleep(Duration::from_millis(50));
         }
         Ok(())
+    }
+
+    /// Takes a snapshot of another cluster, which has one key, and restores it as the operator's restore pods do.
+    fn restore_backup(&mut self, serial: Serial) -> Result<()> {
+        let source = Serial(25);
+        self.start(source, &StartMode::Bootstrap)?;
+        let until = Instant::now() + AGREEMENT_TIMEOUT;
+        let put = json!({ "key": BACKUP_KEY, "value": BACKUP_KEY });
+        while self
+            .member(source)?
+            .call("kv/put", &put, CALL_TIMEOUT)
+            .is_err()
+        {
+            ensure!(
+                Instant::now() < until,
+                "the source of the backup does not serve\n{}",
+                self.log_tails()
+            );
+            sleep(Duration::from_millis(100));
+        }
+        let file = self.dir.path().join("backup");
+        let endpoint = self.member(source)?.url(CLIENT_PORT);
+        Cmd::new(self.programs.join("etcdctl"))
+            .args(["--endpoints", &endpoint, "snapshot", "save"])
+            .arg(&file)
+            .run()?;
+        self.members.remove(&source);
+        let url = self.member_or_new(serial).url(PEER_PORT);
+        let temporary = self.dir.path().join("restore.tmp");
+        let name = member_label(serial);
+        let identity = RestoredMember {
+            name: &name,
+            peer_url: &url,
+            token: TOKEN,
+        };
+        Cmd::new(self.programs.join("etcdutl"))
+            .args(identity.etcdutl_args(&file.to_string_lossy(), &temporary.to_string_lossy()))
+            .run()?;
+        std::fs::rename(temporary, self.data(serial))?;
+        Ok(())
+    }
+
+    /// Returns the revision at which the key of the backup was written, and the revision of the member.
+    pub(crate) fn restored_revisions(&mut self, serial: Serial) -> Result<(u64, u64)> {
+        let range = json!({ "key": BACKUP_KEY });
+        let answer = self
+            .member(serial)?
+            .call("kv/range", &range, CALL_TIMEOUT)?;
+        let written = number(&answer["kvs"][0]["mod_revision"]).context("the key is missing")?;
+        let revision = number(&answer["header"]["revision"]).context("no revision")?;
+        Ok((written, revision))
     }
 
     /// Starts a process with this list and state.
@@ -371,7 +431,7 @@ impl EtcdReplay {
                 "--initial-cluster-state",
                 state,
                 "--initial-cluster-token",
-                "replay-1",
+                TOKEN,
             ])
             .args([
                 "--heartbeat-interval",

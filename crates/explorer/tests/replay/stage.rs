@@ -20,6 +20,8 @@ pub(crate) enum ReplayStep {
     Copy(Serial),
     /// Replaces the directory by the copy.
     Restore(Serial),
+    /// Fills the empty directory of a member with the data of a backup, as a restore pod does.
+    RestoreBackup(Serial),
     /// Sends a membership change to etcd.
     Change(MembershipChange),
     /// Sends a membership change to a leader right after its only other voter has died.

@@ -13,12 +13,14 @@ use std::time::Duration;
 
 use evenkeel_api::{EtcdCluster, Rejection};
 use evenkeel_etcd::effective_spec::{ClusterHistory, effective_spec};
+use evenkeel_etcd::identity::RestoreOrigin;
 use evenkeel_etcd::observe::objects::{self, ClusterObjects};
+use evenkeel_etcd::observe::source::{self, RestoreSource};
 use evenkeel_etcd::preview::{PreviewInput, preview_with_effects};
 use evenkeel_runtime::ResourceKey;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt;
+use kube::{Client, ResourceExt};
 
 use crate::args::Target;
 use crate::connection::{Connection, request};
@@ -119,6 +121,8 @@ struct PlanInputs {
     /// The edited resource and its objects.
     objects: ClusterObjects,
     classes: ClassFacts,
+    /// The backup that a new cluster begins with.
+    source: Option<RestoreSource>,
     /// The fields that change.
     edits: Vec<String>,
     now: Timestamp,
@@ -190,9 +194,11 @@ impl Planner<'_> {
         let classes = ClassFacts::read(&self.connection.client, &objects)
             .await
             .map_err(observe_error)?;
+        let source = read_source(&self.connection.client, &objects).await;
         let inputs = PlanInputs {
             objects,
             classes,
+            source,
             edits,
             now,
         };
@@ -210,11 +216,28 @@ impl Planner<'_> {
     }
 }
 
+/// Reads the backup that a new cluster begins with.
+async fn read_source(client: &Client, objects: &ClusterObjects) -> Option<RestoreSource> {
+    let resource = &objects.resource;
+    let from = resource.spec.bootstrap.from.as_ref()?;
+    let version = resource.spec.version.parse().ok()?;
+    if !source::is_needed(objects) {
+        return None;
+    }
+    let key = ResourceKey {
+        namespace: resource.namespace().unwrap_or_default(),
+        name: resource.name_any(),
+    };
+    let origin = RestoreOrigin::bootstrap(&from.backup);
+    Some(RestoreSource::read(client, &key, &origin, version).await)
+}
+
 impl Reporter {
     fn report(&self, snapshot: &Snapshot, inputs: PlanInputs) -> Result<PlanReport, CliError> {
         let PlanInputs {
             objects,
             classes,
+            source,
             edits,
             now,
         } = inputs;
@@ -227,6 +250,7 @@ impl Reporter {
             now,
             nodes,
             missing_class: classes.missing,
+            source,
         };
         let (observed, facts) = snapshot.apply_to(objects, effective, present)?;
         let input = PreviewInput {

@@ -22,10 +22,12 @@ fn no_objects() -> ClusterObjects {
         resource: cluster(),
         identity: None,
         pods: Vec::new(),
+        restore_pods: Vec::new(),
         claims: Vec::new(),
         peer_service: None,
         client_service: None,
         pdb: None,
+        backup_schedule: None,
     }
 }
 
@@ -45,6 +47,7 @@ fn inputs(objects: ClusterObjects, classes: ClassFacts) -> PlanInputs {
     PlanInputs {
         objects,
         classes,
+        source: None,
         edits: Vec::new(),
         now: "2026-11-16T12:00:00Z".parse().unwrap(),
     }
@@ -192,6 +195,7 @@ fn the_newest_facts_and_the_newest_membership_are_used() {
         now,
         nodes: None,
         missing_class: None,
+        source: None,
     };
     let (_, mut facts) = Snapshot::default()
         .apply_to(no_objects(), effective, present)

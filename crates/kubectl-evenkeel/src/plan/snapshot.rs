@@ -14,6 +14,7 @@ use evenkeel_etcd::names::{Lineage, Serial};
 use evenkeel_etcd::observe::etcd::EtcdState;
 use evenkeel_etcd::observe::objects::{self, ClusterObjects};
 use evenkeel_etcd::observe::secrets::TlsState;
+use evenkeel_etcd::observe::source::RestoreSource;
 use evenkeel_etcd::observe::{MemberIndex, ObservedCluster};
 use evenkeel_etcd::preview::node_states;
 use evenkeel_runtime::{Decision, Observed, UnixTime};
@@ -40,6 +41,8 @@ pub(super) struct Present<'n> {
     pub(super) nodes: Option<&'n [Node]>,
     /// The desired StorageClass, if it does not exist.
     pub(super) missing_class: Option<String>,
+    /// The backup that a new cluster begins with.
+    pub(super) source: Option<RestoreSource>,
 }
 
 impl Snapshot {
@@ -110,6 +113,7 @@ impl Snapshot {
             tls,
             nodes: present.nodes.map(node_states),
             missing_class: present.missing_class,
+            source: present.source,
             ..observed
         };
         let etcd = self.etcd_state(&resource, observed.member_index().as_ref());

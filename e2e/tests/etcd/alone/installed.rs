@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use evenkeel_e2e::etcd::Cluster;
-use evenkeel_e2e::operator::{Operator, load_image, operator_binary};
+use evenkeel_e2e::operator::{Operator, load_operator_image};
 use evenkeel_e2e::workload::format_stats;
 use evenkeel_e2e::{Story, checkout, http_get};
 use evenkeel_lab::command::Cmd;
@@ -19,7 +19,7 @@ struct Deployed<'s>(&'s Story);
 
 impl<'s> Deployed<'s> {
     fn by_make(story: &'s Story) -> Self {
-        load_image(story, IMAGE, &operator_binary());
+        load_operator_image(story, IMAGE);
         let deployed = Self(story);
         let output = Cmd::new(checkout().join("hack/deploy"))
             .env("KUBECONFIG", story.lab().kubeconfig())

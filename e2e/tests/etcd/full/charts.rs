@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use evenkeel_e2e::etcd::Cluster;
-use evenkeel_e2e::operator::{install, load_image, operator_binary};
+use evenkeel_e2e::operator::{install, load_operator_image};
 use evenkeel_e2e::{Story, checkout};
 use evenkeel_lab::command::Cmd;
 use evenkeel_lab::parts::helm;
@@ -37,7 +37,7 @@ pub(crate) fn shown(path: &Path) -> String {
 #[test]
 fn upgrading_or_uninstalling_the_chart_does_not_disturb_clusters() {
     let story = Story::begin("chart");
-    load_image(&story, IMAGE, &operator_binary());
+    load_operator_image(&story, IMAGE);
     install(&story);
     // Other stories have the same CRDs and roles: the release takes ownership of them.
     let only = format!("namespaces={{{}}}", story.namespace());
@@ -185,10 +185,13 @@ fn the_charts_pass_lint_and_the_manifests_are_generated_from_them() {
         "operator/operator",
         "install",
     ];
-    for file in made
-        .into_iter()
-        .chain(["helm/evenkeel/files/crds/etcdclusters.evenkeel.dev"])
-    {
+    let crds = [
+        "helm/evenkeel/files/crds/backups.evenkeel.dev",
+        "helm/evenkeel/files/crds/backupschedules.evenkeel.dev",
+        "helm/evenkeel/files/crds/backupstores.evenkeel.dev",
+        "helm/evenkeel/files/crds/etcdclusters.evenkeel.dev",
+    ];
+    for file in made.into_iter().chain(crds) {
         let read =
             |root: &Path| std::fs::read_to_string(root.join(format!("{file}.yaml"))).unwrap();
         assert!(

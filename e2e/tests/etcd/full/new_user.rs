@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use evenkeel_e2e::Story;
-use evenkeel_e2e::operator::{install, load_image, operator_binary};
+use evenkeel_e2e::operator::{install, load_operator_image};
 use serde_json::Value;
 
 use crate::assertions::CLUSTER_LIMIT;
@@ -89,7 +89,7 @@ fn members(screen: &Screen, is_leading: bool) -> BTreeSet<String> {
 #[test]
 fn status_and_why_alone_explain_failures_to_a_new_user() {
     let story = Story::begin("new-user");
-    load_image(&story, IMAGE, &operator_binary());
+    load_operator_image(&story, IMAGE);
     // All stories share the CRDs; the page `docs/installation/install.md` installs them from the chart.
     install(&story);
     let only = format!("namespaces={{{}}}", story.namespace());

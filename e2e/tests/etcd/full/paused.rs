@@ -81,7 +81,7 @@ fn a_paused_rollout_restarts_no_member_and_continues_when_resumed() {
         || {
             let status = cluster.status();
             let of_it = member_status(&status, &lost.name);
-            let missed = of_it["healthy"] == false && of_it["message"] == "pod does not exist";
+            let missed = of_it["healthy"] == false && of_it["message"] == "its pod does not exist";
             let counted = status["ready"] == "2/3" && status["failureTolerance"]["members"] == 0;
             let says = |kind: &str, reason: &str| {
                 cluster.condition(kind) == ("True".to_owned(), reason.to_owned())

@@ -137,8 +137,7 @@ fn an_unknown_started_member_is_reported_and_not_removed() {
     let workload = cluster.workload();
     let is_reported = || {
         let message = cluster.condition_message("Degraded");
-        cluster.condition("Degraded").1 == "UnknownMember"
-            && message.contains("etcdctl member remove")
+        cluster.condition("Degraded").1 == "UnknownMember" && message.contains("-- member remove")
     };
     story.within(
         CLUSTER_LIMIT,

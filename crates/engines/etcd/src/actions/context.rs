@@ -83,6 +83,7 @@ impl<'f> ActionContext<'f> {
             OwnedObject::PodDisruptionBudget => {
                 format!("PodDisruptionBudget {}", names.pod_disruption_budget())
             }
+            OwnedObject::BackupSchedule => format!("BackupSchedule {}", names.backup_schedule()),
             secret => {
                 let name = tls::secret_name(&self.observed.desired, secret).unwrap_or_default();
                 format!("Secret {name}")

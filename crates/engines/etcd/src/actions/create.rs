@@ -21,6 +21,13 @@ impl EtcdAction for EtcdCreate {
                 format!("creating PersistentVolumeClaim {}", context.member(*serial))
             }
             Self::Pod { serial, .. } => format!("creating Pod {}", context.member(*serial)),
+            Self::RestorePod {
+                serial, restore, ..
+            } => format!(
+                "creating Pod {}, which restores Backup {}",
+                context.restore_pod(*serial),
+                restore.backup
+            ),
         }
     }
 
@@ -52,6 +59,13 @@ impl EtcdAction for EtcdCreate {
             Self::Pod { serial, .. } => {
                 format!("new member {} has no pod", context.member(*serial))
             }
+            Self::RestorePod {
+                serial, restore, ..
+            } => format!(
+                "the cluster begins with the data of Backup {}, and the volume of first member {} is empty",
+                restore.backup,
+                context.member(*serial)
+            ),
         }
     }
 
@@ -75,6 +89,16 @@ impl EtcdAction for EtcdCreate {
             Self::Pod { serial, .. } => normal(
                 "PodCreated",
                 format!("Created Pod {}", member_display_name(observed, *serial)),
+            ),
+            Self::RestorePod {
+                serial, restore, ..
+            } => normal(
+                "RestoreStarted",
+                format!(
+                    "Restoring Backup {} onto PersistentVolumeClaim {}",
+                    restore.backup,
+                    member_display_name(observed, *serial)
+                ),
             ),
         }
     }

@@ -3,6 +3,7 @@
 use evenkeel_api::labels;
 use evenkeel_kit::objects::annotation;
 use evenkeel_runtime::EventSpec;
+use kube::ResourceExt;
 
 use super::{ActionContext, EtcdAction, format_duration, member_display_name, normal, warning};
 use crate::decide::replace;
@@ -10,7 +11,7 @@ use crate::facts::{OwnedObject, StorageKind};
 use crate::identity::{Intent, MembershipChange, Uid};
 use crate::names::Serial;
 use crate::observe::{ObservedCluster, version};
-use crate::plan::{DeleteReason, EtcdDisruption, IdentityChange};
+use crate::plan::{DeleteReason, EtcdDisruption, IdentityChange, RestorePodEnd};
 use crate::view::{ClusterView, DataState, MemberView};
 
 /// The reason of a removal that an earlier plan began and whose cause is no longer observed.
@@ -24,6 +25,7 @@ impl EtcdAction for EtcdDisruption {
             Self::RestartMember { .. }
             | Self::ForceSnapshot { .. }
             | Self::DeletePod { .. }
+            | Self::DeleteRestorePod { .. }
             | Self::DeleteClaim { .. } => self.into(),
         }
     }
@@ -53,6 +55,9 @@ impl EtcdAction for EtcdDisruption {
             }
             Self::DeletePod { serial, .. } => {
                 format!("deleting Pod {}", context.member(*serial))
+            }
+            Self::DeleteRestorePod { pod, .. } => {
+                format!("deleting Pod {}", context.restore_pod_name(*pod))
             }
             Self::DeleteClaim { serial, .. } => {
                 format!("deleting PersistentVolumeClaim {}", context.member(*serial))
@@ -84,6 +89,7 @@ impl EtcdAction for EtcdDisruption {
                 let name = context.member(*serial);
                 why.reason(&format!("Pod {name}"), &name)
             }
+            Self::DeleteRestorePod { why, .. } => why.reason().to_owned(),
             Self::DeleteClaim { serial, why, .. } => {
                 let name = context.member(*serial);
                 why.reason(&format!("PersistentVolumeClaim {name}"), &name)
@@ -136,6 +142,18 @@ impl EtcdAction for EtcdDisruption {
                     | DeleteReason::Outdated => normal("PodDeleted", note),
                 }
             }
+            Self::DeleteRestorePod { pod, why, .. } => match why {
+                RestorePodEnd::Failed => {
+                    let name = observed.restore_pods.get(pod)?.name_any();
+                    warning(
+                        "RestoreRetried",
+                        format!("Deleted Pod {name}: {}", why.reason()),
+                    )
+                }
+                RestorePodEnd::NotNeeded | RestorePodEnd::OtherVolume | RestorePodEnd::Outdated => {
+                    None
+                }
+            },
             Self::DeleteClaim { serial, why, .. } => {
                 let name = member(serial);
                 normal(
@@ -161,6 +179,7 @@ impl EtcdAction for EtcdDisruption {
             | Self::ForceSnapshot { .. }
             | Self::DeletePod { .. }
             | Self::DeleteClaim { .. } => false,
+            Self::DeleteRestorePod { why, .. } => *why == RestorePodEnd::NotNeeded,
         }
     }
 }
@@ -180,9 +199,10 @@ impl IdentityChange {
             Self::SettleIntent => {
                 format!("clearing the recorded membership change in {identity}")
             }
-            Self::SeedLost | Self::SeedStorageChanged | Self::ResourceReplaced => {
-                "restarting the bootstrap with new members".to_owned()
-            }
+            Self::SeedLost
+            | Self::SeedStorageChanged
+            | Self::SourceChanged
+            | Self::ResourceReplaced => "restarting the bootstrap with new members".to_owned(),
             Self::Adopt => "adopting the existing etcd cluster".to_owned(),
             Self::Repair => format!("updating {identity}"),
         }
@@ -198,6 +218,7 @@ impl IdentityChange {
             Self::SeedStorageChanged => {
                 "spec.storage was changed before the first member had a volume"
             }
+            Self::SourceChanged => "spec.bootstrap.from was changed before bootstrap was finished",
             Self::ResourceReplaced => {
                 "the EtcdCluster was deleted and created again before bootstrap was finished"
             }
@@ -222,7 +243,10 @@ impl IdentityChange {
                     names.client_service()
                 ),
             ),
-            Self::SeedLost | Self::SeedStorageChanged | Self::ResourceReplaced => warning(
+            Self::SeedLost
+            | Self::SeedStorageChanged
+            | Self::SourceChanged
+            | Self::ResourceReplaced => warning(
                 "BootstrapRestarted",
                 format!(
                     "Restarted the bootstrap with new members: {}",
@@ -253,9 +277,23 @@ impl IdentityChange {
             Self::FinishBootstrap
             | Self::SeedLost
             | Self::SeedStorageChanged
+            | Self::SourceChanged
             | Self::ResourceReplaced
             | Self::Adopt
             | Self::Repair => false,
+        }
+    }
+}
+
+impl RestorePodEnd {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::NotNeeded => "the volume needs no restore any more",
+            Self::Failed => "the restore has failed and is tried again",
+            Self::OtherVolume => {
+                "the pod was created for another PersistentVolumeClaim or another backup"
+            }
+            Self::Outdated => "the pod has not started, and its template is outdated",
         }
     }
 }

@@ -9,6 +9,7 @@ mod context;
 mod create;
 mod disruption;
 mod patch;
+mod restore;
 mod wait;
 
 use evenkeel_runtime::{Action, EventSpec};

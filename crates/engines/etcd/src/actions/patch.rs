@@ -48,6 +48,13 @@ impl EtcdAction for EtcdPatch {
                     claim_member(claim)
                 )
             }
+            Self::ReleaseRestorePod { pod } => {
+                format!("starting Pod {}", context.restore_pod_name(*pod))
+            }
+            Self::RecordRestored { claim, .. } => format!(
+                "recording on PersistentVolumeClaim {} that its volume has the restored data",
+                claim_member(claim)
+            ),
             Self::MarkJoined { pod, .. } => {
                 format!(
                     "recording on Pod {} that its member has joined",
@@ -127,6 +134,18 @@ impl EtcdAction for EtcdPatch {
                 "etcd lists {}, which needs the names of the other members",
                 pod_member(pod)
             ),
+            Self::SetStartMode {
+                pod,
+                to: StartMode::Restored,
+                ..
+            } => format!(
+                "{} is the first member, and its volume has the restored data",
+                pod_member(pod)
+            ),
+            Self::ReleaseRestorePod { .. } => {
+                "the backup can be restored, and no other pod uses the volume".to_owned()
+            }
+            Self::RecordRestored { .. } => "the restore has succeeded".to_owned(),
             Self::SetStartMode { pod, .. } | Self::MarkJoined { pod, .. } => {
                 format!(
                     "{} has joined and must start only on its existing data",
@@ -223,8 +242,17 @@ impl EtcdAction for EtcdPatch {
                     format!("Requested {size} for PersistentVolumeClaim {name}"),
                 )
             }
+            Self::RecordRestored { claim, .. } => {
+                let name = observed.claims.get(claim)?.name_any();
+                let backup = observed.desired.restore.as_ref()?.backup.clone();
+                normal(
+                    "Restored",
+                    format!("Restored Backup {backup} onto PersistentVolumeClaim {name}"),
+                )
+            }
             Self::SetStartMode { .. }
             | Self::RecordJoinedVolume { .. }
+            | Self::ReleaseRestorePod { .. }
             | Self::MarkJoined { .. }
             | Self::RecordRemoval { at: None, .. }
             | Self::RecordVersion { .. }
@@ -241,6 +269,8 @@ impl EtcdAction for EtcdPatch {
         match self {
             Self::SetStartMode { .. }
             | Self::RecordJoinedVolume { .. }
+            | Self::ReleaseRestorePod { .. }
+            | Self::RecordRestored { .. }
             | Self::MarkJoined { .. }
             | Self::RecordVersion { .. }
             | Self::RecordTemplateHash { .. } => true,
@@ -257,12 +287,14 @@ impl EtcdAction for EtcdPatch {
     fn is_bookkeeping(&self) -> bool {
         match self {
             Self::RecordJoinedVolume { .. }
+            | Self::RecordRestored { .. }
             | Self::MarkJoined { .. }
             | Self::RecordRemoval { .. }
             | Self::RecordVersion { .. }
             | Self::RecordTemplateHash { .. }
             | Self::RecordSpec => true,
             Self::SetStartMode { .. }
+            | Self::ReleaseRestorePod { .. }
             | Self::AttachClients { .. }
             | Self::DetachClients { .. }
             | Self::ResizeVolume { .. }

@@ -9,7 +9,7 @@ use evenkeel_api::labels;
 use evenkeel_runtime::{Requeue, UnixTime};
 use kube::ResourceExt;
 
-use super::{ActionContext, disruption::describe_change, format_duration, sentence};
+use super::{ActionContext, disruption::describe_change, format_duration, restore, sentence};
 use crate::decide::intent;
 use crate::facts::{EtcdFacts, OwnedObject, UnknownMember};
 use crate::names::Serial;
@@ -20,6 +20,9 @@ use crate::view::{ClusterView, DataState};
 /// How soon objects that are not watched are read again while a user has to correct them.
 const UNWATCHED_RECHECK: Duration = Duration::from_secs(10);
 
+/// How long a restore may fail, or its backup may be missing, before that is a problem.
+pub(super) const RESTORE_GRACE: Duration = Duration::from_secs(60);
+
 /// The texts of a problem.
 pub(crate) struct ProblemText {
     /// The fact and its consequence, in sentences.
@@ -29,7 +32,7 @@ pub(crate) struct ProblemText {
 }
 
 impl ProblemText {
-    fn new(message: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub(super) fn new(message: impl Into<String>, advice: impl Into<String>) -> Self {
         Self {
             message: message.into(),
             advice: advice.into(),
@@ -47,6 +50,7 @@ impl EtcdWait {
     pub(crate) fn requeue(&self, facts: &EtcdFacts) -> Requeue {
         match self {
             Self::BootstrapTimeout(until)
+            | Self::RestoreRetry(_, until)
             | Self::ReplacementLimit(_, until)
             | Self::MaintenanceWindow(until) => Requeue::At(*until),
             // No watch event reports that a deletion takes too long.
@@ -55,6 +59,8 @@ impl EtcdWait {
             Self::OpenIntent(intent) => {
                 Requeue::At(intent.recorded_at.after(intent::EXPIRES_AFTER))
             }
+            // Neither are backups and stores watched.
+            Self::RestoreSource(_) => Requeue::At(facts.now.after(UNWATCHED_RECHECK)),
             // Secrets are not watched: reading them again shows whether a conflicting one was
             // deleted.
             Self::Unreadable(_) | Self::NameConflict(_) | Self::CaMissing(_) => {
@@ -80,6 +86,8 @@ impl EtcdWait {
             | Self::InconsistentObjects
             | Self::DataLost(_)
             | Self::OldEpochDeletion
+            | Self::Restore(_)
+            | Self::RestorePodDeletion(_)
             | Self::NoQuorum
             | Self::TooFewVoters
             | Self::InvalidWindows
@@ -96,6 +104,7 @@ impl EtcdWait {
             Self::Unreadable(_)
                 | Self::NameConflict(_)
                 | Self::CaMissing(_)
+                | Self::RestoreSource(_)
                 | Self::PreviousResourceDeletion(_)
         );
         match self.requeue(facts) {
@@ -137,6 +146,17 @@ impl EtcdWait {
                 "objects of the previous EtcdCluster to be deleted{}",
                 previous_objects_suffix(context)
             ),
+            Self::RestoreSource(problem) => restore::describe_source(context, problem),
+            Self::Restore(serial) => restore::describe_restore(context, *serial),
+            Self::RestoreRetry(_, until) => format!(
+                "the next attempt to restore Backup {} at {}{}",
+                restore::backup_name(context),
+                timestamp(*until),
+                restore::failure_suffix(context)
+            ),
+            Self::RestorePodDeletion(serial) => {
+                format!("Pod {} to be deleted", context.restore_pod(*serial))
+            }
             Self::SeedStart(serial) => {
                 let problem = context.pod_problem_suffix(*serial);
                 format!(
@@ -262,6 +282,8 @@ impl EtcdWait {
                     context.object(OwnedObject::Identity)
                 ),
             ),
+            Self::RestoreSource(problem) => restore::source_problem(context, problem),
+            Self::RestoreRetry(..) => restore::failure_problem(context),
             Self::DataLost(cluster) => ProblemText::new(
                 format!(
                     "All PersistentVolumeClaims and pods of etcd cluster {:x} are gone. The operator does not create an \
@@ -320,6 +342,8 @@ impl EtcdWait {
             ),
             Self::Paused
             | Self::OldEpochDeletion
+            | Self::Restore(_)
+            | Self::RestorePodDeletion(_)
             | Self::SeedStart(_)
             | Self::OpenIntent(_)
             | Self::MemberJoin(_)
@@ -382,6 +406,18 @@ impl EtcdWait {
                     context.member(*serial)
                 ));
             }
+            Self::RestoreSource(_) | Self::RestoreRetry(..) => {
+                return Some(format!(
+                    "operator restores Backup {}",
+                    restore::backup_name(context)
+                ));
+            }
+            Self::Restore(serial) | Self::RestorePodDeletion(serial) => {
+                return Some(format!(
+                    "operator starts first member {} on the restored data",
+                    context.member(*serial)
+                ));
+            }
             Self::OldEpochDeletion => "operator restarts the bootstrap with new members",
             Self::PreviousResourceDeletion(_) => "operator creates the new cluster",
             Self::SeedStart(_) if context.facts.cluster.members > 1 => {
@@ -425,6 +461,14 @@ impl EtcdWait {
     pub(crate) fn degraded_reason(&self, context: &ActionContext<'_>) -> Option<Reason> {
         match self {
             Self::Unreadable(_) => Some(Reason::ObserveFailed),
+            Self::RestoreSource(problem) => {
+                let created_at = context.facts.cluster.created_at;
+                let has_waited = context.facts.now.since(created_at) >= RESTORE_GRACE;
+                (has_waited || !problem.is_transient()).then_some(Reason::RestoreFailed)
+            }
+            Self::RestoreRetry(..) => {
+                restore::is_persistent_failure(context).then_some(Reason::RestoreFailed)
+            }
             Self::InconsistentObjects => Some(Reason::InconsistentObjects),
             Self::PreviousResourceDeletion(until) if *until <= context.facts.now => {
                 Some(Reason::BootstrapStalled)
@@ -448,6 +492,8 @@ impl EtcdWait {
             Self::Paused
             | Self::OldEpochDeletion
             | Self::PreviousResourceDeletion(_)
+            | Self::Restore(_)
+            | Self::RestorePodDeletion(_)
             | Self::SeedStart(_)
             | Self::OpenIntent(_)
             | Self::MemberJoin(_)

@@ -3,11 +3,12 @@
 
 pub mod claim;
 pub mod pod;
+pub mod restore_pod;
 pub mod service;
 pub mod start_mode;
 pub mod tls;
 
-use evenkeel_api::labels;
+use evenkeel_api::{BackupSchedule, labels};
 use evenkeel_kit::{identity_object, objects, ownership};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::desired::DesiredCluster;
 use crate::identity::Identity;
+use crate::names::ENGINE;
 
 pub use evenkeel_kit::{BuildError, MemberRef};
 
@@ -63,6 +65,23 @@ pub fn pod_disruption_budget(
         &voter_selector(desired),
         min_available,
     )
+}
+
+/// Returns the BackupSchedule; `None` if the cluster is not backed up.
+pub fn backup_schedule(desired: &DesiredCluster) -> Result<Option<BackupSchedule>, BuildError> {
+    let Some(policy) = &desired.backup else {
+        return Ok(None);
+    };
+    let mut spec = json!(policy);
+    spec["cluster"] = json!({ "kind": ENGINE.kind, "name": desired.name });
+    let name = desired.names().backup_schedule();
+    let object = json!({
+        "apiVersion": ENGINE.api_version,
+        "kind": "BackupSchedule",
+        "metadata": ownership::owned_metadata(desired.cluster_ref(), &name),
+        "spec": spec,
+    });
+    objects::from_json("BackupSchedule", object).map(Some)
 }
 
 #[cfg(test)]

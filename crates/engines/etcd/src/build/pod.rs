@@ -19,6 +19,8 @@ pub const CONTAINER: &str = "etcd";
 const USER: i64 = 65532;
 /// The mount path of the data volume.
 const DATA_PATH: &str = "/var/lib/etcd";
+/// The name of the data directory on the data volume.
+pub(super) const DATA_DIRECTORY: &str = "data";
 /// The mount path of the certificate for the peer port.
 const PEER_TLS: &str = "/etc/etcd/peer";
 /// The mount path of the certificate for the client port.
@@ -31,7 +33,8 @@ pub struct PodParams {
     pub member: MemberRef,
     /// The start mode.
     pub start: StartMode,
-    /// Whether the pod is for the seed of an epoch whose bootstrap is not finished. Only such a pod can start a new cluster.
+    /// Whether the pod is for the seed of an epoch that begins empty and whose bootstrap is not finished. Only such a pod can
+    /// start a new cluster.
     pub seed: bool,
 }
 
@@ -88,6 +91,17 @@ fn spec(desired: &DesiredCluster, params: &PodParams, name: &str) -> Value {
         },
         "containers": [container(desired, params, name)],
         "volumes": volumes(desired, name),
+    });
+    if let (Some(spec), Value::Object(placement)) = (spec.as_object_mut(), placement(desired)) {
+        spec.extend(placement);
+    }
+    spec
+}
+
+/// Returns the fields of a pod's spec that decide on which node the pod runs, and from which registries its images come. The
+/// pod that fills a member's volume has them as well: the volume decides on which node the member runs.
+pub(super) fn placement(desired: &DesiredCluster) -> Value {
+    let mut spec = json!({
         "topologySpreadConstraints": [spread(desired)],
         "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
             "weight": 100,
@@ -198,7 +212,7 @@ fn args(desired: &DesiredCluster, params: &PodParams, name: &str) -> Vec<String>
     };
     let mut args = vec![
         format!("--name={name}"),
-        format!("--data-dir={DATA_PATH}/data"),
+        format!("--data-dir={DATA_PATH}/{DATA_DIRECTORY}"),
         format!("--listen-peer-urls=https://0.0.0.0:{PEER_PORT}"),
         format!("--listen-client-urls=https://0.0.0.0:{CLIENT_PORT}"),
         format!("--listen-metrics-urls=http://0.0.0.0:{METRICS_PORT}"),

@@ -28,18 +28,22 @@ pub fn annotations(
     let (initial_cluster, state) = match start_mode {
         StartMode::Held => (String::new(), "existing"),
         StartMode::Bootstrap => (entry(serial), "new"),
-        StartMode::ExistingData => (entry(serial), "existing"),
+        StartMode::ExistingData | StartMode::Restored => (entry(serial), "existing"),
         StartMode::Join(members) => {
             let entries: Vec<_> = members.iter().map(|serial| entry(*serial)).collect();
             (entries.join(","), "existing")
         }
     };
     let sub_path = pods::data_sub_path(*start_mode == StartMode::Held);
-    BTreeMap::from([
+    let mut annotations = BTreeMap::from([
         (labels::INITIAL_CLUSTER.to_owned(), initial_cluster),
         (labels::INITIAL_CLUSTER_STATE.to_owned(), state.to_owned()),
         (labels::DATA_SUB_PATH.to_owned(), sub_path.to_owned()),
-    ])
+    ]);
+    if *start_mode == StartMode::Restored {
+        annotations.insert(labels::RESTORED.to_owned(), "true".to_owned());
+    }
+    annotations
 }
 
 /// Reads the start mode from a pod's annotations. `serial_of` returns the serial of a member by its name.
@@ -58,6 +62,10 @@ pub fn read(pod: &Pod, serial: Serial, serial_of: impl Fn(&str) -> Option<Serial
     let members: BTreeSet<Serial> = names.filter_map(serial_of).collect();
     // On an empty directory, etcd rejects an empty list as it rejects a list of itself.
     if members.is_empty() || members == BTreeSet::from([serial]) {
+        let was_restored = annotation(&pod.metadata, labels::RESTORED).is_some();
+        if was_restored && !pods::is_condition_true(pod, labels::GATE_JOINED) {
+            return StartMode::Restored;
+        }
         StartMode::ExistingData
     } else {
         StartMode::Join(members)

@@ -49,7 +49,8 @@ pub fn leaf(desired: &DesiredCluster, object: OwnedObject) -> Option<Leaf> {
         | OwnedObject::ClientService
         | OwnedObject::PeerCa
         | OwnedObject::ClientCa
-        | OwnedObject::PodDisruptionBudget => {
+        | OwnedObject::PodDisruptionBudget
+        | OwnedObject::BackupSchedule => {
             return None;
         }
     };
@@ -73,7 +74,8 @@ pub fn secret_name(desired: &DesiredCluster, object: OwnedObject) -> Option<Stri
         OwnedObject::Identity
         | OwnedObject::PeerService
         | OwnedObject::ClientService
-        | OwnedObject::PodDisruptionBudget => None,
+        | OwnedObject::PodDisruptionBudget
+        | OwnedObject::BackupSchedule => None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evenkeel_runtime::UnixTime;
 
-use super::{Actions, RuleResult, finish_bootstrap, identity, update_identity};
+use super::{Actions, RuleResult, finish_bootstrap, identity, restore, update_identity};
 use crate::facts::{ClaimFacts, PodFacts, StartMode, StorageKind};
 use crate::identity::{MembershipChange, SeedStorage};
 use crate::names::Serial;
@@ -22,13 +22,22 @@ pub(super) fn start_seed(view: &ClusterView<'_>) -> RuleResult {
     if identity.bootstrapped {
         return RuleResult::Pass;
     }
+    // No client has written: clients are routed only after bootstrap is finished.
+    if identity.restore != view.facts.cluster.restore {
+        return restart(view, IdentityChange::SourceChanged);
+    }
     if BootstrapFailure::of(view).is_some() {
-        // No client has written: clients are routed only after bootstrap is finished.
         return restart(view, IdentityChange::SeedLost);
     }
     let seed = view.members.get(&identity.seed);
     if identity.cluster_id.is_none() && seed.is_some_and(|seed| has_outdated_claim(view, seed)) {
         return restart(view, IdentityChange::SeedStorageChanged);
+    }
+    if let Some(origin) = &identity.restore {
+        match restore::fill_seed(view, origin) {
+            RuleResult::Pass => {}
+            result => return result,
+        }
     }
     let is_persistent = view.facts.cluster.storage == StorageKind::Persistent;
     let claim = seed.and_then(|seed| seed.claim);
@@ -45,18 +54,22 @@ pub(super) fn start_seed(view: &ClusterView<'_>) -> RuleResult {
     }
 }
 
-fn restart(view: &ClusterView<'_>, why: IdentityChange) -> RuleResult {
+/// Begins a new epoch.
+pub(super) fn restart(view: &ClusterView<'_>, why: IdentityChange) -> RuleResult {
     update_identity(view.identity, why, |to| {
-        identity::new_epoch(to, view.highest_serial())
+        identity::new_epoch(view.facts, to, view.highest_serial())
     })
 }
 
-/// The reason why an unfinished bootstrap cannot succeed any more. Apart from [`Self::SeedLost`],
-/// etcd has formed a cluster and does not answer.
+/// The reason why an unfinished bootstrap cannot succeed any more. Apart from [`Self::SeedLost`]
+/// and [`Self::SeedCrashing`], etcd has formed a cluster and does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BootstrapFailure {
     /// The seed was allowed to start, and its data is gone.
     SeedLost,
+    /// After the timeout: a restored seed crashes at every start, as on a directory that was
+    /// emptied. It never starts with `new`.
+    SeedCrashing,
     /// The data of a member is lost, and its vote with it.
     DataLost,
     /// After the timeout: neither the pod nor the claim of a member exists.
@@ -75,6 +88,9 @@ impl BootstrapFailure {
         let seed = view.members.get(&identity.seed);
         if seed.is_none_or(|seed| seed.data == DataState::Lost) {
             return Some(Self::SeedLost);
+        }
+        if restored_seed_fails_at(view).is_some_and(|at| view.facts.now >= at) {
+            return Some(Self::SeedCrashing);
         }
         if view.membership_known || identity.cluster_id.is_none() {
             return None;
@@ -109,6 +125,16 @@ impl BootstrapFailure {
     }
 }
 
+/// Returns when a restored seed that crashes counts as failed, if it has not formed a cluster yet.
+pub(super) fn restored_seed_fails_at(view: &ClusterView<'_>) -> Option<UnixTime> {
+    let identity = view.identity;
+    if identity.bootstrapped || identity.restore.is_none() || identity.cluster_id.is_some() {
+        return None;
+    }
+    let crashing_since = seed_pod(view)?.crashing_since?;
+    Some(crashing_since.after(view.facts.cluster.bootstrap_timeout))
+}
+
 /// Returns true if the seed's pod runs. An etcd that starts without a quorum does not answer, not
 /// even with its member ID, until there is one (tried on 3.5.35, 3.6.16, 3.7.3): a pod that does
 /// not crash is the only sign.
@@ -141,9 +167,11 @@ fn has_outdated_claim(view: &ClusterView<'_>, seed: &MemberView<'_>) -> bool {
         claim.volume.is_none()
             && (claim.has_wrong_class || claim.requested_size > cluster.volume_size)
     });
-    let has_waited = seed
-        .pod
-        .is_some_and(|pod| view.facts.now.since(pod.created_at) >= PROVISION_TIMEOUT);
+    let restore_pod = restore::current_pod(view);
+    let created_at = seed.pod.map(|pod| pod.created_at);
+    let has_waited = created_at
+        .or(restore_pod.map(|pod| pod.created_at))
+        .is_some_and(|created_at| view.facts.now.since(created_at) >= PROVISION_TIMEOUT);
     is_unwanted && has_waited
 }
 
@@ -214,7 +242,10 @@ fn release_seed(view: &ClusterView<'_>, claim: Option<&ClaimFacts>, pod: &PodFac
     if pod.start_mode != StartMode::Held || pod.is_terminating {
         return RuleResult::Pass;
     }
-    let to = if identity.cluster_id.is_some() {
+    let to = if identity.restore.is_some() {
+        // Never `new`: on an empty directory the seed of a restored epoch must not start.
+        StartMode::Restored
+    } else if identity.cluster_id.is_some() {
         StartMode::ExistingData
     } else {
         StartMode::Bootstrap

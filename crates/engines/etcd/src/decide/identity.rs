@@ -10,7 +10,9 @@ use std::time::Duration;
 use evenkeel_runtime::Observed;
 
 use super::{RuleResult, update_identity};
-use crate::facts::{ClaimFacts, EtcdFacts, OwnedBy, OwnedObject, PodFacts, StartMode};
+use crate::facts::{
+    ClaimFacts, EtcdFacts, OwnedBy, OwnedObject, PodFacts, RestorePodFacts, StartMode,
+};
 use crate::identity::{ClusterId, Identity};
 use crate::names::{Epoch, Serial};
 use crate::plan::{
@@ -92,7 +94,11 @@ impl<'f> IdentitySituation<'f> {
         else {
             return Self::Unreadable(UnreadableObjects::Objects);
         };
-        let objects = MemberObjects { claims, pods };
+        let objects = MemberObjects {
+            claims,
+            pods,
+            restore_pods: &facts.restore_pods,
+        };
         match &facts.identity {
             Observed::Present(_) if facts.identity_owner == OwnedBy::PreviousResource => {
                 Self::PreviousResourceTerminating
@@ -214,7 +220,7 @@ impl<'f> IdentitySituation<'f> {
             }),
             Self::Abandoned { current, highest } => {
                 update_identity(current, IdentityChange::ResourceReplaced, |to| {
-                    new_epoch(to, highest);
+                    new_epoch(facts, to, highest);
                     to.resource_uid = resource_uid;
                 })
             }
@@ -234,11 +240,12 @@ impl<'f> IdentitySituation<'f> {
 struct MemberObjects<'f> {
     claims: &'f [ClaimFacts],
     pods: &'f [PodFacts],
+    restore_pods: &'f [RestorePodFacts],
 }
 
 impl<'f> MemberObjects<'f> {
     fn is_empty(self) -> bool {
-        self.claims.is_empty() && self.pods.is_empty()
+        self.claims.is_empty() && self.pods.is_empty() && self.restore_pods.is_empty()
     }
 
     fn claims_of(self, epoch: Epoch) -> impl Iterator<Item = &'f ClaimFacts> {
@@ -252,16 +259,21 @@ impl<'f> MemberObjects<'f> {
     fn all_terminating(self) -> bool {
         self.claims.iter().all(|claim| claim.is_terminating)
             && self.pods.iter().all(|pod| pod.is_terminating)
+            && self.restore_pods.iter().all(|pod| pod.is_terminating)
     }
 
     fn latest_epoch(self) -> Option<Epoch> {
         let claims = self.claims.iter().map(|claim| claim.epoch);
-        claims.chain(self.pods.iter().map(|pod| pod.epoch)).max()
+        let restore_pods = self.restore_pods.iter().map(|pod| pod.epoch);
+        let pods = self.pods.iter().map(|pod| pod.epoch);
+        claims.chain(pods).chain(restore_pods).max()
     }
 
     fn highest_serial(self) -> Option<Serial> {
         let claims = self.claims.iter().map(|claim| claim.serial);
-        claims.chain(self.pods.iter().map(|pod| pod.serial)).max()
+        let restore_pods = self.restore_pods.iter().map(|pod| pod.serial);
+        let pods = self.pods.iter().map(|pod| pod.serial);
+        claims.chain(pods).chain(restore_pods).max()
     }
 
     fn highest_serial_of(self, epoch: Epoch) -> Option<Serial> {
@@ -333,6 +345,8 @@ impl<'f> MemberObjects<'f> {
         if has_member_claim || self.has_joined_pod(epoch) {
             identity.cluster_id = facts.cluster.status_cluster_id;
             identity.bootstrapped = true;
+            // The origin of existing data is not known.
+            identity.restore = None;
             identity.next_serial = skip_serials(highest);
             return Some(identity);
         }
@@ -342,7 +356,7 @@ impl<'f> MemberObjects<'f> {
         if facts.cluster.status_cluster_id.is_some() || has_retained_claim {
             return None;
         }
-        new_epoch(&mut identity, Some(highest));
+        new_epoch(facts, &mut identity, Some(highest));
         Some(identity)
     }
 }
@@ -363,13 +377,14 @@ fn new_identity(facts: &EtcdFacts) -> Identity {
         intent: None,
         replacements: BTreeSet::new(),
         snapshotted_version: None,
+        restore: facts.cluster.restore.clone(),
         resource_uid: facts.cluster.resource_uid,
     }
 }
 
-/// Begins a new epoch. The serial of its seed is above every serial in use: objects that were
-/// prepared for the old epoch have other names.
-pub(super) fn new_epoch(identity: &mut Identity, highest: Option<Serial>) {
+/// Begins a new epoch, which starts from the backup that the spec names now. The serial of its seed
+/// is above every serial in use: objects that were prepared for the old epoch have other names.
+pub(super) fn new_epoch(facts: &EtcdFacts, identity: &mut Identity, highest: Option<Serial>) {
     identity.epoch = identity.epoch.next();
     identity.seed = identity
         .next_serial
@@ -378,6 +393,7 @@ pub(super) fn new_epoch(identity: &mut Identity, highest: Option<Serial>) {
     identity.seed_storage = None;
     identity.cluster_id = None;
     identity.intent = None;
+    identity.restore = facts.cluster.restore.clone();
 }
 
 /// Deletes the pods, then the claims of abandoned epochs. The new epoch starts once all pods are

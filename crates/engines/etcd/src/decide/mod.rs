@@ -16,6 +16,7 @@ mod quorum;
 mod recreate;
 pub(crate) mod replace;
 mod resize;
+mod restore;
 mod rollout;
 mod routing;
 mod shrink;
@@ -99,8 +100,9 @@ fn new_intent(view: &ClusterView<'_>, change: MembershipChange) -> Intent {
 type Rule = fn(&ClusterView<'_>) -> RuleResult;
 
 /// The rules in the order in which they are asked, once there is an identity.
-const RULES: [Rule; 21] = [
+const RULES: [Rule; 22] = [
     objects::create_missing,
+    restore::delete_unneeded_pods,
     identity::delete_old_epochs,
     bootstrap::start_seed,
     placement::free_node_for_voter,
@@ -201,7 +203,8 @@ fn next_due(view: &ClusterView<'_>) -> Option<UnixTime> {
     let replacement = replace::next_replacement(view).map(|pending| pending.deadline);
     let seed_grace = bootstrap::seed_grace_ends(view).filter(|until| *until > view.facts.now);
     let nudge = nudge::next_nudge(view);
-    [deletion, replacement, seed_grace, nudge]
+    let seed_failure = bootstrap::restored_seed_fails_at(view).filter(|at| *at > view.facts.now);
+    [deletion, replacement, seed_grace, nudge, seed_failure]
         .into_iter()
         .flatten()
         .min()
@@ -210,6 +213,10 @@ fn next_due(view: &ClusterView<'_>) -> Option<UnixTime> {
 #[cfg(test)]
 #[path = "bootstrap_tests.rs"]
 mod bootstrap_tests;
+
+#[cfg(test)]
+#[path = "restore_tests.rs"]
+mod restore_tests;
 
 #[cfg(test)]
 #[path = "replace_tests.rs"]

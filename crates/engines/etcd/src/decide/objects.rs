@@ -1,4 +1,4 @@
-//! Services, certificates, the PodDisruptionBudget and owner references. They disturb no client and
+//! Services, certificates, the PodDisruptionBudget, the BackupSchedule and owner references. They disturb no client and
 //! wait for no other rule; but without DNS names and certificates no member can start.
 
 use super::{Actions, RuleResult};
@@ -23,14 +23,18 @@ pub(super) fn create_missing(view: &ClusterView<'_>) -> RuleResult {
         {
             RuleResult::apply(objects_to_apply(view))
         }
+        None if view.facts.drift.get(&OwnedObject::BackupSchedule) == Some(&Drift::NotOwned) => {
+            RuleResult::Wait(EtcdWait::NameConflict(OwnedObject::BackupSchedule))
+        }
         None => RuleResult::Pass,
     }
 }
 
+/// Returns the first object that members need and that has this drift.
 fn first_with_drift(view: &ClusterView<'_>, drift: Drift) -> Option<OwnedObject> {
     let mut objects = view.facts.drift.iter();
     objects
-        .find(|(_, actual)| **actual == drift)
+        .find(|(object, actual)| object.is_needed_by_members() && **actual == drift)
         .map(|(object, _)| *object)
 }
 

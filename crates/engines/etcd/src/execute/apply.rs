@@ -1,4 +1,4 @@
-//! Objects that should exist as described: Services, TLS Secrets, the PodDisruptionBudget.
+//! Objects that should exist as described: Services, TLS Secrets, the PodDisruptionBudget, the BackupSchedule.
 
 use evenkeel_kit::tls_secrets;
 use evenkeel_runtime::{Error, Outcome};
@@ -26,6 +26,7 @@ pub(super) async fn apply(
             writer.apply(&service, observed.peer_service.as_ref()).await
         }
         EtcdApply::Object(OwnedObject::ClientService) => apply_client_service(context).await,
+        EtcdApply::Object(OwnedObject::BackupSchedule) => apply_backup_schedule(context).await,
         EtcdApply::Object(OwnedObject::PodDisruptionBudget | OwnedObject::Identity) => {
             Ok(Outcome::Conflict)
         }
@@ -52,6 +53,29 @@ async fn apply_client_service(context: &ExecuteContext<'_>) -> Result<Outcome, E
     context.writer.apply(&desired, observed).await
 }
 
+/// Creates, replaces or deletes the BackupSchedule. It is replaced, because server-side apply does not remove fields that it
+/// was created with.
+async fn apply_backup_schedule(context: &ExecuteContext<'_>) -> Result<Outcome, Error> {
+    let (writer, observed) = (&context.writer, context.observed);
+    let desired = build::backup_schedule(&observed.desired)?;
+    match (desired, &observed.backup_schedule) {
+        (Some(desired), None) => writer.create(&desired).await,
+        (Some(desired), Some(observed)) => {
+            let mut changed = observed.clone();
+            changed.spec = desired.spec;
+            changed.metadata.owner_references = desired.metadata.owner_references;
+            let labels = changed.metadata.labels.get_or_insert_default();
+            labels.extend(desired.metadata.labels.into_iter().flatten());
+            writer.replace(&changed).await
+        }
+        (None, observed) => writer.delete_if_observed(observed.as_ref()).await,
+    }
+}
+
 #[cfg(test)]
 #[path = "apply_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "backup_schedule_tests.rs"]
+mod backup_schedule_tests;

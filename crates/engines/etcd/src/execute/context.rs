@@ -19,6 +19,7 @@ pub(crate) struct ExecuteDeps<'a> {
     pub(crate) expectations: &'a Expectations<ResourceKey>,
     pub(crate) key: &'a ResourceKey,
     pub(crate) memory: &'a ClusterMemory,
+    pub(crate) agent_image: Option<&'a str>,
 }
 
 /// The context of one action.
@@ -31,6 +32,8 @@ pub(crate) struct ExecuteContext<'a> {
     pub(crate) writer: ObjectWriter<'a>,
     pub(crate) clock: &'a SharedClock,
     pub(crate) memory: &'a ClusterMemory,
+    /// The image of the agent.
+    pub(crate) agent_image: Option<&'a str>,
     /// Returns true while the operator holds its lease.
     pub(crate) holds_lease: &'a (dyn Fn() -> bool + Sync),
 }
@@ -54,6 +57,7 @@ impl<'a> ExecuteContext<'a> {
             },
             clock: means.clock,
             memory: means.memory,
+            agent_image: means.agent_image,
             holds_lease,
         }
     }

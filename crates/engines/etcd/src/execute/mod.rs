@@ -8,8 +8,10 @@ mod nudge;
 mod snapshot;
 
 use evenkeel_api::{labels, quantity};
+use evenkeel_backup::agent_pod::StoreAccess;
 use evenkeel_kit::claims::{joined_on, removed_at};
 use evenkeel_kit::identity_object::{self, SPEC_KEY};
+use evenkeel_kit::pods::data_sub_path;
 use evenkeel_runtime::{Action, Error, KubeObject, Outcome};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
@@ -17,13 +19,15 @@ use serde_json::{Value, json};
 
 use crate::build::claim::claim;
 use crate::build::pod::{PodParams, pod};
+use crate::build::restore_pod::{RestorePodParams, restore_pod};
 use crate::build::{self, MemberRef, start_mode};
 use crate::decide::Etcd;
 use crate::desired::DesiredStorage;
 use crate::facts::{EtcdFacts, StartMode};
-use crate::identity::{Identity, Uid};
+use crate::identity::{Identity, RestoreOrigin, Uid};
 use crate::names::{Epoch, Serial, member_name};
 use crate::observe::member_ref;
+use crate::observe::restore::{bound_volume, restored_volume};
 use crate::plan::{DeleteReason, EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget};
 use snapshot::SnapshotResult;
 
@@ -99,6 +103,10 @@ async fn execute_disruption(
         EtcdDisruption::DeletePod { pod, .. } => {
             writer.delete_if_observed(observed.pods.get(pod)).await
         }
+        EtcdDisruption::DeleteRestorePod { pod, .. } => {
+            let pod = observed.restore_pods.get(pod);
+            writer.delete_if_observed(pod).await
+        }
         EtcdDisruption::DeleteClaim { claim, .. } => {
             writer.delete_if_observed(observed.claims.get(claim)).await
         }
@@ -160,7 +168,8 @@ async fn execute_create(
             }
             let is_bootstrap_seed = *start_mode == StartMode::Held
                 && *serial == identity.seed
-                && !identity.bootstrapped;
+                && !identity.bootstrapped
+                && identity.restore.is_none();
             let params = PodParams {
                 member,
                 start: start_mode.clone(),
@@ -168,7 +177,52 @@ async fn execute_create(
             };
             create_or_relabel(context, &pod(&observed.desired, &params)?).await
         }
+        EtcdCreate::RestorePod {
+            serial,
+            epoch,
+            claim,
+            restore,
+            ..
+        } => {
+            let Some((member, _)) = member(*serial, *epoch) else {
+                return Ok(Outcome::Conflict);
+            };
+            if !is_claim_unchanged(context, member, Some(*claim)).await? {
+                return Ok(Outcome::Conflict);
+            }
+            create_restore_pod(context, member, *claim, restore).await
+        }
     }
+}
+
+/// Creates the pod that fills the volume of a seed from the backup and the store as they were observed.
+async fn create_restore_pod(
+    context: &ExecuteContext<'_>,
+    member: MemberRef,
+    claim: Uid,
+    origin: &RestoreOrigin,
+) -> Result<Outcome, Error> {
+    let source = context.observed.source.as_ref();
+    let status = source.and_then(|source| source.backup.as_ref()?.status.as_ref());
+    let store = source.and_then(|source| StoreAccess::of(&source.store.as_ref()?.spec));
+    let (Some(status), Some(store)) = (status, store) else {
+        return Ok(Outcome::Conflict);
+    };
+    let Some(agent_image) = context.agent_image else {
+        return Ok(Outcome::RetryLater(
+            "cannot restore a backup: the operator was started without --agent-image".to_owned(),
+        ));
+    };
+    let params = RestorePodParams {
+        member,
+        claim,
+        origin,
+        store: &store,
+        location: &status.location,
+        agent_image,
+    };
+    let pod = restore_pod(&context.observed.desired, &params)?;
+    context.writer.create(&pod).await
 }
 
 /// Creates an object of a member. If the object exists and only lacks the cluster's label, which a user removed, the label
@@ -223,6 +277,27 @@ async fn execute_patch(context: &ExecuteContext<'_>, patch: &EtcdPatch) -> Resul
                 .filter(|name| Uid::of_name(name) == *volume);
             let patch = volume_name.map(|name| {
                 annotation_patch(labels::JOINED_VOLUME, json!(joined_on(*claim, name)))
+            });
+            patch_or_conflict(context, object, patch).await
+        }
+        EtcdPatch::ReleaseRestorePod { pod } => {
+            let patch = annotation_patch(labels::DATA_SUB_PATH, json!(data_sub_path(false)));
+            patch_or_conflict(context, observed.restore_pods.get(pod), Some(patch)).await
+        }
+        EtcdPatch::RecordRestored {
+            claim,
+            volume,
+            restore,
+        } => {
+            let object = observed.claims.get(claim);
+            let volume_name = object.and_then(|object| bound_volume(object, *volume));
+            // The version that wrote the data: an earlier one must not start on it.
+            let patch = volume_name.map(|name| {
+                let annotations = json!({
+                    labels::RESTORED_VOLUME: restored_volume(*restore, *claim, name),
+                    labels::VERSION: observed.desired.version,
+                });
+                json!({ "metadata": { "annotations": annotations } })
             });
             patch_or_conflict(context, object, patch).await
         }

@@ -59,6 +59,7 @@ mod tests {
             expectations: &Expectations::new(clock.clone()),
             key: &key,
             memory: &memory,
+            agent_image: None,
         };
         let context = ExecuteContext::new(&means, &scene.observed, &facts, &|| true);
         let outcome = nudge_member(&context, Serial(2)).await.unwrap();

@@ -9,7 +9,9 @@ mod leader_metrics;
 mod member_status;
 pub mod objects;
 mod pod;
+pub(crate) mod restore;
 pub mod secrets;
+pub mod source;
 mod stuck;
 pub(crate) mod unreachable;
 
@@ -19,7 +21,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_api::{EtcdCluster, Rejection, Version, labels};
+use evenkeel_api::{BackupSchedule, EtcdCluster, Rejection, Version, labels};
 use evenkeel_kit::identity_object::recorded_spec;
 use evenkeel_kit::nodes::NodeState;
 use evenkeel_kit::objects::{annotation, by_uid, is_as_built};
@@ -31,14 +33,16 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service}
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::build::{self, service};
+use crate::build::{self, restore_pod, service};
 use crate::desired::{DesiredCluster, DesiredStorage};
 use crate::facts::{ClaimFacts, Drift, EtcdFacts, OwnedBy, OwnedObject, PodFacts, VolumeTopology};
 use crate::identity::{Identity, Uid};
 use crate::names::{Lineage, Serial, member_name, peer_url};
 use etcd::EtcdState;
 use objects::{ClusterObjects, parse_identity};
+use restore::created_at;
 use secrets::TlsState;
+use source::RestoreSource;
 
 pub use pod::has_joined;
 
@@ -60,6 +64,10 @@ pub struct ObservedCluster {
     pub identity_taken: bool,
     /// The pods of members, by uid.
     pub pods: BTreeMap<Uid, Pod>,
+    /// The pods that fill the volumes of seeds, by uid.
+    pub restore_pods: BTreeMap<Uid, Pod>,
+    /// The `Backup` that the epoch in bootstrap starts from, and its store.
+    pub source: Option<RestoreSource>,
     /// The PVCs of members, by uid.
     pub claims: BTreeMap<Uid, PersistentVolumeClaim>,
     /// The known locations of volumes, by the names of the PVCs.
@@ -80,6 +88,8 @@ pub struct ObservedCluster {
     pub client_service: Option<Service>,
     /// The PodDisruptionBudget.
     pub pdb: Option<PodDisruptionBudget>,
+    /// The BackupSchedule.
+    pub backup_schedule: Option<BackupSchedule>,
     /// The TLS Secrets.
     pub tls: TlsState,
     /// When the operator last nudged a stuck member.
@@ -150,6 +160,8 @@ impl ObservedCluster {
             desired,
             rejection,
             pods: by_uid(objects.pods),
+            restore_pods: by_uid(objects.restore_pods),
+            source: None,
             claims: by_uid(objects.claims),
             volume_locations: BTreeMap::new(),
             misplaced: BTreeSet::new(),
@@ -160,6 +172,7 @@ impl ObservedCluster {
             peer_service: objects.peer_service,
             client_service: objects.client_service,
             pdb: objects.pdb,
+            backup_schedule: objects.backup_schedule,
             tls: TlsState::default(),
             last_nudge: None,
             now,
@@ -211,6 +224,8 @@ impl ObservedCluster {
             },
             details: self.member_details(state),
             lineages: self.lineages(),
+            restore_pods: self.restore_pod_facts(),
+            source: self.source.as_ref().map(RestoreSource::state),
             pods: Observed::Present(pods.collect()),
             claims: Observed::Present(claims.collect()),
             membership: state.membership.clone(),
@@ -246,8 +261,11 @@ impl ObservedCluster {
     fn lineages(&self) -> BTreeSet<Option<Lineage>> {
         let pods = self.pods.values().map(|pod| &pod.metadata);
         let claims = self.claims.values().map(|claim| &claim.metadata);
-        pods.chain(claims)
-            .map(|metadata| member_ref(metadata).map(|member| member.lineage))
+        let members = pods.chain(claims).map(member_ref);
+        let restore_pods = self.restore_pods.values();
+        members
+            .chain(restore_pods.map(|pod| restore_pod::member_of(&pod.metadata)))
+            .map(|member| member.map(|member| member.lineage))
             .collect()
     }
 
@@ -308,7 +326,9 @@ impl ObservedCluster {
             epoch: member.epoch,
             uid,
             volume: claims::volume_name(claim).map(Uid::of_name),
+            created_at: created_at(&claim.metadata, self.now),
             joined_on: claims::read_joined_on(claim),
+            restored: restore::read_restored(claim),
             is_terminating: is_terminating(cluster, &claim.metadata),
             topology: location.map_or(VolumeTopology::Unknown, VolumeLocation::topology),
             on_cordoned_node: self.is_on_cordoned_node(claim),
@@ -341,7 +361,29 @@ impl ObservedCluster {
         }) {
             drift.insert(OwnedObject::PodDisruptionBudget, Drift::NotOwned);
         }
+        let schedule = self.backup_schedule_drift();
+        drift.extend(schedule.map(|schedule| (OwnedObject::BackupSchedule, schedule)));
         drift
+    }
+
+    /// Returns the drift of the BackupSchedule. One that is not wanted any more differs, and is deleted.
+    fn backup_schedule_drift(&self) -> Option<Drift> {
+        let desired = build::backup_schedule(&self.desired).ok()?;
+        let observed = self.backup_schedule.as_ref();
+        let owner = observed.map(|it| ownership(self.desired.cluster_ref(), &it.metadata));
+        let (Some(desired), Some(observed)) = (&desired, observed) else {
+            let is_unwanted = owner == Some(Ownership::ThisResource);
+            return match desired {
+                Some(_) => Some(Drift::Missing),
+                None => is_unwanted.then_some(Drift::Differs),
+            };
+        };
+        if owner == Some(Ownership::Other) {
+            return Some(Drift::NotOwned);
+        }
+        // Not only the fields that are set: a field that was removed must be removed there, too.
+        let is_current = observed.spec == desired.spec && is_as_built(observed, desired);
+        (!is_current).then_some(Drift::Differs)
     }
 
     fn service_drift(&self, observed: Option<&Service>, desired: &Service) -> Option<Drift> {

@@ -1,14 +1,14 @@
 //! The objects of a cluster: from the caches, or from the API.
 
-use evenkeel_api::{EtcdCluster, labels};
+use evenkeel_api::{BackupSchedule, EtcdCluster, labels};
 use evenkeel_kit::{identity_object, objects};
 use evenkeel_runtime::{
     CacheSync, CachedVersion, Error, ObjectKey, OwnedCache, ResourceKey, cache,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::Client;
 use kube::runtime::reflector::Store;
+use kube::{Client, ResourceExt};
 
 use crate::identity::Identity;
 use crate::names::{ENGINE, ObjectNames};
@@ -27,6 +27,8 @@ pub struct Caches {
     pub services: OwnedCache<Service>,
     /// The PodDisruptionBudgets.
     pub pdbs: OwnedCache<PodDisruptionBudget>,
+    /// The BackupSchedules.
+    pub schedules: OwnedCache<BackupSchedule>,
     /// The nodes, trimmed.
     pub nodes: Store<Node>,
     /// Whether every cache was filled once. Nodes are not waited for: the operator may lack the permission to list them.
@@ -39,8 +41,10 @@ pub struct ClusterObjects {
     pub resource: EtcdCluster,
     /// The object with the identity's name, regardless of its owner.
     pub identity: Option<ConfigMap>,
-    /// The pods with the cluster's label.
+    /// The pods with the cluster's label, without restore pods.
     pub pods: Vec<Pod>,
+    /// The restore pods with the cluster's label.
+    pub restore_pods: Vec<Pod>,
     /// The PVCs with the cluster's label.
     pub claims: Vec<PersistentVolumeClaim>,
     /// The Service with the peer Service's name, regardless of its owner.
@@ -49,12 +53,16 @@ pub struct ClusterObjects {
     pub client_service: Option<Service>,
     /// The PodDisruptionBudget with the cluster's name, regardless of its owner.
     pub pdb: Option<PodDisruptionBudget>,
+    /// The BackupSchedule with the name of the cluster's, regardless of its owner.
+    pub backup_schedule: Option<BackupSchedule>,
 }
 
 impl ClusterObjects {
-    /// Returns a number that changes when any object changes. Changes of the resource's status do not count.
+    /// Returns a number that changes when any object changes. Changes of the resource's status do not count, and neither does
+    /// the BackupSchedule, whose status changes with each backup.
     pub fn fingerprint(&self) -> u64 {
-        let pods = self.pods.iter().map(|object| &object.metadata);
+        let pods = self.pods.iter().chain(&self.restore_pods);
+        let pods = pods.map(|object| &object.metadata);
         let claims = self.claims.iter().map(|object| &object.metadata);
         let services = self.peer_service.iter().chain(&self.client_service);
         let services = services.map(|object| &object.metadata);
@@ -77,19 +85,25 @@ impl Caches {
             let service = self.services.get(key, name)?;
             Some((*service).clone())
         };
+        let (restore_pods, pods) = split_restore_pods(self.pods.owned_by(key));
         Some(ClusterObjects {
             resource: (*cache::get(&self.clusters, key, &key.name)?).clone(),
             identity: self
                 .identities
                 .get(key, &names.identity())
                 .map(|object| (*object).clone()),
-            pods: self.pods.owned_by(key),
+            pods,
+            restore_pods,
             claims: self.claims.owned_by(key),
             peer_service: service(&names.peer_service()),
             client_service: service(&names.client_service()),
             pdb: self
                 .pdbs
                 .get(key, &names.pod_disruption_budget())
+                .map(|object| (*object).clone()),
+            backup_schedule: self
+                .schedules
+                .get(key, &names.backup_schedule())
                 .map(|object| (*object).clone()),
         })
     }
@@ -104,6 +118,7 @@ impl Caches {
             "ConfigMap" => self.identities.version(key, name),
             "Service" => self.services.version(key, name),
             "PodDisruptionBudget" => self.pdbs.version(key, name),
+            "BackupSchedule" => self.schedules.version(key, name),
             _ => None,
         }
     }
@@ -129,23 +144,34 @@ pub async fn read_live_related(
     let peer_service_name = names.peer_service();
     let client_service_name = names.client_service();
     let pdb_name = names.pod_disruption_budget();
-    let (identity, pods, claims, peer_service, client_service, pdb) = tokio::try_join!(
+    let schedule_name = names.backup_schedule();
+    let (identity, pods, claims, peer_service, client_service, pdb, backup_schedule) = tokio::try_join!(
         cache::read::<ConfigMap>(client, key, &identity_name),
         cache::list::<Pod>(client, key, labels::CLUSTER),
         cache::list::<PersistentVolumeClaim>(client, key, labels::CLUSTER),
         cache::read::<Service>(client, key, &peer_service_name),
         cache::read::<Service>(client, key, &client_service_name),
         cache::read::<PodDisruptionBudget>(client, key, &pdb_name),
+        cache::read::<BackupSchedule>(client, key, &schedule_name),
     )?;
+    let (restore_pods, pods) = split_restore_pods(pods);
     Ok(move |resource| ClusterObjects {
         resource,
         identity,
         pods,
+        restore_pods,
         claims,
         peer_service,
         client_service,
         pdb,
+        backup_schedule,
     })
+}
+
+/// Returns the restore pods and the pods of members.
+fn split_restore_pods(pods: Vec<Pod>) -> (Vec<Pod>, Vec<Pod>) {
+    pods.into_iter()
+        .partition(|pod| pod.labels().contains_key(labels::RESTORE))
 }
 
 /// Returns an identity object with the identity in it. An unreadable identity is an error and not absent.

@@ -7,8 +7,8 @@ use evenkeel_runtime::Observed;
 
 use super::simulate::{SimulatedCluster, listed_mut, voters, votes};
 use crate::facts::{
-    ClaimFacts, ListedMember, MemberHealth, Membership, OwnedBy, PodFacts, StartMode, StorageKind,
-    VolumeTopology,
+    ClaimFacts, ListedMember, MemberHealth, Membership, OwnedBy, PodFacts, RestorePodState,
+    StartMode, StorageKind, VolumeTopology,
 };
 use crate::identity::{ClusterId, MemberId, SeedStorage};
 use crate::names::Serial;
@@ -26,6 +26,7 @@ impl SimulatedCluster {
             self.retain_pods(|pod| pod.uid != uid);
         }
         self.delete_previous_resource();
+        self.run_restores();
         let can_run = |pod: &&PodFacts| {
             !pod.is_finished
                 && !pod.is_terminating
@@ -114,12 +115,33 @@ impl SimulatedCluster {
         }
     }
 
+    /// Ends the restores that run: each has a volume and succeeds.
+    fn run_restores(&mut self) {
+        if self.facts.restore_pods.is_empty() {
+            return;
+        }
+        let volume = self.next_uid();
+        for pod in &mut self.facts.restore_pods {
+            if !matches!(pod.state, RestorePodState::Running(_)) || pod.is_terminating {
+                continue;
+            }
+            let claims = self.facts.claims.present_mut().into_iter().flatten();
+            for claim in claims.filter(|claim| claim.uid == pod.claim) {
+                claim.volume.get_or_insert(volume);
+            }
+            pod.state = RestorePodState::Succeeded;
+            pod.is_idle = false;
+        }
+        self.facts.restore_pods.retain(|pod| !pod.is_terminating);
+    }
+
     /// Starts the etcd of a pod: it forms a cluster, joins or continues on its data.
     fn start(&mut self, pod: &PodFacts) {
         let serial = pod.serial;
         let identity = self.facts.identity.present();
         let recorded_cluster = identity.and_then(|identity| identity.cluster_id);
-        let forms_cluster = pod.start_mode == StartMode::Bootstrap && recorded_cluster.is_none();
+        let may_form = matches!(pod.start_mode, StartMode::Bootstrap | StartMode::Restored);
+        let forms_cluster = may_form && recorded_cluster.is_none();
         let new_member = MemberId(self.next_id());
         let new_cluster = ClusterId(self.next_id());
         let mut reported = self.facts.health.values().filter_map(Observed::present);

@@ -25,6 +25,9 @@ const REMOVAL_SECONDS: i64 = 2;
 /// The time in which every member takes a snapshot, in seconds (estimated).
 const SNAPSHOT_SECONDS: i64 = 3;
 
+/// The time in which a small backup is restored, in seconds (estimated).
+const RESTORE_SECONDS: i64 = 10;
+
 /// The effects of a preview.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -293,6 +296,7 @@ fn expected_seconds_of(step: &OutlineStep) -> i64 {
         StepKind::StartSeed | StepKind::StartMember => START_SECONDS,
         StepKind::RemoveMember | StepKind::RemoveUnknownMember => REMOVAL_SECONDS,
         StepKind::ForceSnapshot => SNAPSHOT_SECONDS,
+        StepKind::RestoreBackup => RESTORE_SECONDS,
         StepKind::CreateObjects
         | StepKind::UpdateObjects
         | StepKind::SetBudget

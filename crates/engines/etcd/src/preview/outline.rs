@@ -107,19 +107,35 @@ impl Outline {
                 self.drafts.member(at, *serial, heading);
             }
             EtcdCreate::Pod { serial, .. } => self.join(at, *serial),
+            EtcdCreate::RestorePod {
+                serial, restore, ..
+            } => {
+                let name = at.context.member(*serial);
+                let text = format!(
+                    "restore Backup {} onto the volume of {name}",
+                    restore.backup
+                );
+                let reason = "the cluster begins with its data";
+                let heading = Heading::new(StepKind::RestoreBackup, text, reason);
+                self.drafts.step(at, heading);
+            }
         }
     }
 
     fn patch(&mut self, at: &Place<'_>, patch: &EtcdPatch) {
         match patch {
             EtcdPatch::SetStartMode { pod, to, .. } => match (at.pod_serial(*pod), to) {
-                (Some(serial), StartMode::Bootstrap | StartMode::Join(_)) => self.join(at, serial),
+                (Some(serial), StartMode::Bootstrap | StartMode::Restored | StartMode::Join(_)) => {
+                    self.join(at, serial)
+                }
                 (serial, _) => self.drafts.record(at, serial),
             },
             EtcdPatch::MarkJoined { pod, .. } | EtcdPatch::RecordTemplateHash { pod, .. } => {
                 self.drafts.record(at, at.pod_serial(*pod));
             }
+            EtcdPatch::ReleaseRestorePod { .. } => self.drafts.record(at, None),
             EtcdPatch::RecordJoinedVolume { claim, .. }
+            | EtcdPatch::RecordRestored { claim, .. }
             | EtcdPatch::RecordRemoval { claim, .. }
             | EtcdPatch::RecordVersion { claim, .. } => {
                 self.drafts.record(at, at.claim_serial(*claim));
@@ -189,6 +205,9 @@ impl Outline {
                 self.drafts.step(at, heading);
             }
             EtcdDisruption::DeletePod { serial, why, .. } => self.delete_pod(at, *serial, *why),
+            EtcdDisruption::DeleteRestorePod { serial, .. } => {
+                self.drafts.record(at, Some(*serial));
+            }
             EtcdDisruption::DeleteClaim { claim, serial, why } => match why {
                 DeleteReason::OldEpoch => {
                     let volume = texts::volume(at.context, *claim);
@@ -260,6 +279,7 @@ impl Outline {
             ),
             IdentityChange::SeedLost
             | IdentityChange::SeedStorageChanged
+            | IdentityChange::SourceChanged
             | IdentityChange::ResourceReplaced => {
                 self.drafts.close_all();
                 (

@@ -7,8 +7,8 @@ use evenkeel_runtime::{Action, Observed, Plan};
 
 use crate::decide::Etcd;
 use crate::facts::{
-    ClaimFacts, EtcdFacts, ListedMember, MemberHealth, Membership, OwnedBy, PodFacts, StartMode,
-    VolumeTopology,
+    ClaimFacts, EtcdFacts, ListedMember, MemberHealth, Membership, OwnedBy, PodFacts,
+    RestorePodFacts, RestorePodState, RestoreStep, RestoredVolume, StartMode, VolumeTopology,
 };
 use crate::identity::{Identity, Intent, MemberId, MembershipChange, Uid};
 use crate::names::Serial;
@@ -111,6 +111,9 @@ impl SimulatedCluster {
                     self.force_snapshot(to)
                 }
                 Action::Disruption(EtcdDisruption::DeletePod { pod, .. }) => self.delete_pod(*pod),
+                Action::Disruption(EtcdDisruption::DeleteRestorePod { pod, .. }) => {
+                    self.facts.restore_pods.retain(|other| other.uid != *pod);
+                }
                 Action::Disruption(EtcdDisruption::DeleteClaim { claim, .. }) => {
                     self.retain_claims(|other| other.uid != *claim);
                 }
@@ -199,6 +202,10 @@ impl SimulatedCluster {
                 self.claims().iter().any(|claim| claim.serial == *serial)
             }
             EtcdCreate::Pod { serial, .. } => self.pods().iter().any(|pod| pod.serial == *serial),
+            EtcdCreate::RestorePod { serial, .. } => {
+                let mut pods = self.facts.restore_pods.iter();
+                pods.any(|pod| pod.serial == *serial)
+            }
         }
     }
 
@@ -221,7 +228,9 @@ impl SimulatedCluster {
                     epoch: *epoch,
                     uid,
                     volume: None,
+                    created_at: now,
                     joined_on: None,
+                    restored: None,
                     is_terminating: false,
                     topology: VolumeTopology::Unknown,
                     on_cordoned_node: false,
@@ -272,6 +281,25 @@ impl SimulatedCluster {
                     pods.push(pod);
                 }
             }
+            EtcdCreate::RestorePod {
+                serial,
+                epoch,
+                claim,
+                restore,
+                template_hash,
+            } => self.facts.restore_pods.push(RestorePodFacts {
+                serial: *serial,
+                epoch: *epoch,
+                uid,
+                claim: *claim,
+                restore: restore.id,
+                created_at: now,
+                state: RestorePodState::Held,
+                template_hash: Some(*template_hash),
+                is_idle: true,
+                is_terminating: false,
+                problem: None,
+            }),
         }
     }
 
@@ -296,6 +324,26 @@ impl SimulatedCluster {
             EtcdPatch::DetachClients { pod } => self.on_pod(*pod, |pod| pod.is_routed = false),
             EtcdPatch::RecordJoinedVolume { claim, volume } => {
                 self.on_claim(*claim, |claim| claim.joined_on = Some((claim.uid, *volume)));
+            }
+            EtcdPatch::ReleaseRestorePod { pod } => {
+                let pods = self.facts.restore_pods.iter_mut();
+                pods.filter(|other| other.uid == *pod)
+                    .for_each(|pod| pod.state = RestorePodState::Running(RestoreStep::Fetch));
+            }
+            EtcdPatch::RecordRestored {
+                claim,
+                volume,
+                restore,
+            } => {
+                let version = self.facts.cluster.version;
+                self.on_claim(*claim, |claim| {
+                    claim.restored = Some(RestoredVolume {
+                        restore: *restore,
+                        claim: claim.uid,
+                        volume: *volume,
+                    });
+                    claim.last_version = Some(version);
+                });
             }
             EtcdPatch::RecordRemoval { claim, at } => {
                 self.on_claim(*claim, |claim| claim.removed_at = *at)

@@ -26,6 +26,8 @@ pub enum StepKind {
     SetOwners,
     /// Requests larger volumes.
     ResizeVolumes,
+    /// Restores a backup onto the volume of the first member of a new cluster.
+    RestoreBackup,
     /// Starts the first member of a new cluster.
     StartSeed,
     /// Adds a member: claim, pod, learner, voter.

@@ -505,7 +505,9 @@ impl Summary {
             member: None,
         };
         let creates_member = plan.create.iter().any(|create| match create {
-            EtcdCreate::Pod { .. } | EtcdCreate::Claim { .. } => true,
+            EtcdCreate::Pod { .. } | EtcdCreate::RestorePod { .. } | EtcdCreate::Claim { .. } => {
+                true
+            }
             EtcdCreate::Identity(_) => false,
         });
         let wait = format!("a successful retry: {error}");

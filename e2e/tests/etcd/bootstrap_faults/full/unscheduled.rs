@@ -123,7 +123,7 @@ fn an_unschedulable_third_member_does_not_block_the_others_and_joins_later() {
             .as_str()
             .is_some_and(|why| why.contains("nodes are available"));
         let conditions = cluster.status()["conditions"].to_string();
-        let who = conditions.contains(&format!("Pod {unscheduled} cannot be scheduled"));
+        let who = conditions.contains(&format!("Member {unscheduled} cannot start"));
         let is_reported =
             degraded == ("True".to_owned(), "Unschedulable".to_owned()) && output && who;
         if is_reported {
