@@ -111,6 +111,23 @@ fn a_member_that_serves_again_after_a_problem_has_recovered() {
 }
 
 #[test]
+fn a_member_that_answers_without_a_leader_has_not_recovered() {
+    let mut scene = Scene::converged(3);
+    scene.stop_answering(1);
+    scene.set_status(scene.status());
+    // Its pod is Ready, and the last probe found no leader.
+    scene.state(1);
+    let health = scene.state.health.get_mut(&Serial(1)).unwrap();
+    if let Observed::Present(health) = health {
+        health.is_serving = false;
+    }
+    scene.set_status(scene.status());
+    assert_eq!(recoveries(&scene), Vec::<String>::new());
+    scene.state(1);
+    assert_eq!(recoveries(&scene).len(), 1);
+}
+
+#[test]
 fn a_cluster_that_serves_again_has_recovered() {
     let healthy = Scene::converged(3);
     let mut scene = Scene::converged(3);

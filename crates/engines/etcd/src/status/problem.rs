@@ -193,7 +193,9 @@ fn voter_down(
     member: &MemberView<'_>,
 ) -> Option<Problem> {
     // A member that answers without a leader takes part in an election. If that lasts, the kubelet reports it as not Ready.
-    let is_electing = member.health.is_some()
+    // A member that had a problem before the election has it until it serves: its pod may be Ready before the next probe.
+    let is_electing = !rollout::had_problem(context, member)
+        && member.health.is_some()
         && member
             .pod
             .is_some_and(|pod| pod.is_ready && !pod.is_terminating);

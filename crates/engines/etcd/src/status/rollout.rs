@@ -196,10 +196,15 @@ pub(super) fn is_harmless_restart(
     view: &ClusterView<'_>,
     member: &MemberView<'_>,
 ) -> bool {
+    is_restarting(view, member) && !had_problem(context, member)
+}
+
+/// Returns true if the last status reports a problem of a member.
+pub(super) fn had_problem(context: &ActionContext<'_>, member: &MemberView<'_>) -> bool {
     let name = context.member(member.serial);
     let last = context.observed.resource.status.iter();
     let mut problems = last.flat_map(|status| &status.problems);
-    is_restarting(view, member) && problems.all(|problem| problem.member != name)
+    problems.any(|problem| problem.member == name)
 }
 
 /// Describes a member that does not come back with the current template.
