@@ -1,5 +1,7 @@
 //! A store of backups: a bucket of S3, or a directory on a volume.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +25,15 @@ const MAX_PREFIX_BYTES: usize = 256;
 pub struct ArchiveStore {
     objects: Arc<dyn ObjectStore>,
     prefix: String,
-    directory: Option<PathBuf>,
+    directory: Option<Directory>,
+}
+
+/// The directory of a volume store.
+#[derive(Clone, Debug)]
+struct Directory {
+    path: PathBuf,
+    /// Synchronizes the entries of a directory to the disk. Tests replace it.
+    sync: fn(&FilePath) -> io::Result<()>,
 }
 
 /// Whether an object was created.
@@ -87,7 +97,10 @@ impl ArchiveStore {
         Ok(Self {
             objects: Arc::new(objects),
             prefix: String::new(),
-            directory: Some(path.to_owned()),
+            directory: Some(Directory {
+                path: path.to_owned(),
+                sync: sync_directory,
+            }),
         })
     }
 
@@ -103,7 +116,7 @@ impl ArchiveStore {
 
     /// Returns the directory, if the store is one.
     pub(crate) fn directory(&self) -> Option<&FilePath> {
-        self.directory.as_deref()
+        self.directory.as_ref().map(|it| it.path.as_path())
     }
 
     pub(crate) fn objects(&self) -> &dyn ObjectStore {
@@ -235,33 +248,45 @@ impl ArchiveStore {
     /// Deletes an object. An object that does not exist is no error.
     pub(crate) async fn delete(&self, key: &str) -> Result<Deletion, StoreError> {
         match self.objects.delete(&self.path(key)).await {
-            Ok(()) => {
-                self.sync_directory_of(key).await?;
-                Ok(Deletion::Done)
+            Ok(()) => {}
+            // The run that deleted the object may have ended before it synchronized the directory.
+            Err(error) if is_not_found(&error) => {}
+            Err(error) if crate::error::is_denied(&error) => {
+                return Ok(Deletion::Denied(StoreError::of(
+                    &format!("delete {key}"),
+                    &error,
+                )));
             }
-            Err(error) if is_not_found(&error) => Ok(Deletion::Done),
-            Err(error) if crate::error::is_denied(&error) => Ok(Deletion::Denied(StoreError::of(
-                &format!("delete {key}"),
-                &error,
-            ))),
-            Err(error) => Err(StoreError::of(&format!("delete {key}"), &error)),
+            Err(error) => return Err(StoreError::of(&format!("delete {key}"), &error)),
         }
+        self.sync_directory_of(key).await?;
+        Ok(Deletion::Done)
     }
 
     /// Synchronizes the directory of an object on a volume, so that a deletion survives a power failure: a manifest must not
     /// come back without its data. The file system of `object_store` synchronizes only writes.
     async fn sync_directory_of(&self, key: &str) -> Result<(), StoreError> {
-        let Some(directory) = self
-            .directory
-            .as_ref()
-            .and_then(|root| root.join(key).parent().map(FilePath::to_owned))
-        else {
+        let Some(Directory { path, sync }) = &self.directory else {
             return Ok(());
         };
-        tokio::task::spawn_blocking(move || std::fs::File::open(directory)?.sync_all())
-            .await
+        let file = path.join(key);
+        let Some(directory) = file.parent().map(FilePath::to_owned) else {
+            return Ok(());
+        };
+        let sync = *sync;
+        let synced = tokio::task::spawn_blocking(move || sync(&directory)).await;
+        synced
             .unwrap_or_else(|error| Err(error.into()))
             .map_err(|error| StoreError::io(&format!("synchronize the deletion of {key}"), &error))
+    }
+}
+
+/// Synchronizes the entries of a directory. One that does not exist has none.
+fn sync_directory(path: &FilePath) -> io::Result<()> {
+    match File::open(path) {
+        Ok(directory) => directory.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -68,6 +68,41 @@ async fn a_directory_holds_backups_from_write_to_prune() {
     assert_eq!(list(&store).await.unwrap(), []);
 }
 
+/// Returns a store whose directories cannot be synchronized after a deletion.
+fn without_sync(store: &ArchiveStore) -> ArchiveStore {
+    let mut store = store.clone();
+    store.directory.as_mut().unwrap().sync = |_| Err(io::ErrorKind::Other.into());
+    store
+}
+
+#[tokio::test]
+async fn data_stays_until_the_deletion_of_its_manifest_is_on_the_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    let (location, _) = back_up(&store, "a", b"data").await.unwrap();
+    let data = directory.path().join(location.data());
+    // The second time, the manifest does not exist any more, and its deletion is still not on the disk.
+    for attempt in 1..=2 {
+        let error = crate::prune::delete_backup(&without_sync(&store), &location).await;
+        let message = error.unwrap_err().message;
+        assert!(message.contains("synchronize the deletion of"), "{message}");
+        assert!(data.exists(), "attempt {attempt}");
+    }
+    crate::prune::delete_backup(&store, &location)
+        .await
+        .unwrap();
+    assert!(!data.exists());
+}
+
+#[test]
+fn writes_on_a_volume_are_synchronized() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    assert!(format!("{:?}", store.objects).contains("fsync: true"));
+    sync_directory(directory.path()).unwrap();
+    sync_directory(&directory.path().join("missing")).unwrap();
+}
+
 #[tokio::test]
 async fn an_aborted_upload_leaves_no_file_in_a_directory() {
     let directory = tempfile::tempdir().unwrap();
