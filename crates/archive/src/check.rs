@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use object_store::{ObjectStoreExt, PutMode, PutPayload};
 
-use crate::error::{StoreError, is_already_there, is_not_implemented};
+use crate::error::{StoreError, is_already_there, is_conflict, is_not_implemented};
 use crate::layout::{CHECK_ROOT, random_digits};
 use crate::store::{ArchiveStore, Deletion};
 use crate::tasks::FailureReason;
@@ -75,7 +75,8 @@ async fn has_conditional_writes(store: &ArchiveStore, key: &str) -> Result<bool,
         .await;
     match result {
         Ok(_) => Ok(false),
-        Err(error) if is_already_there(&error) => Ok(true),
+        // A store that reports a conflict evaluates the condition.
+        Err(error) if is_already_there(&error) || is_conflict(&error) => Ok(true),
         Err(error) if is_not_implemented(&error) => Ok(false),
         Err(error) => Err(StoreError::of(&format!("write {key}"), &error)),
     }

@@ -87,7 +87,13 @@ pub(crate) fn is_already_there(error: &object_store::Error) -> bool {
     matches!(
         error,
         object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }
-    )
+    ) && !is_conflict(error)
+}
+
+/// Returns true if a conditional write failed because another one for the same object was not finished: S3 answers 409 and
+/// `ConditionalRequestConflict`. It answers 412 if the object exists. `object_store` reports both as an existing object.
+pub(crate) fn is_conflict(error: &object_store::Error) -> bool {
+    matches!(error, object_store::Error::AlreadyExists { .. }) && status(&chain(error)) == Some(409)
 }
 
 /// Returns true if the store does not implement conditional writes: servers answer 501, file systems without hard links
@@ -205,6 +211,10 @@ fn of_code(code: &str, message: &str) -> Classified {
             FailureReason::BackupNotFound,
             "List the backups in the store.",
         ),
+        "ConditionalRequestConflict" | "OperationAborted" => (
+            FailureReason::StoreFailed,
+            "Another request wrote the same object at the same time, and repetitions met it again. Try again.",
+        ),
         code if code.starts_with("KMS.") => (
             FailureReason::AccessDenied,
             "Correct the key of the key management service, and allow its use.",
@@ -244,6 +254,10 @@ fn of_status(status: u16) -> Classified {
         507 => (
             FailureReason::StoreFull,
             "Free space in the store, or keep fewer backups.",
+        ),
+        409 => (
+            FailureReason::StoreFailed,
+            "Another request wrote the same object at the same time, and repetitions met it again. Try again.",
         ),
         400 => (
             FailureReason::StoreFailed,

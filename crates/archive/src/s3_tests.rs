@@ -153,6 +153,30 @@ async fn answers_of_a_server_become_reasons_and_no_secret_leaks() {
 }
 
 #[tokio::test]
+async fn a_conflict_that_lasts_is_reported_as_one() {
+    let credentials = credentials();
+    let body =
+        "<Error><Code>ConditionalRequestConflict</Code><Message>Conflicting.</Message></Error>";
+    let answer = format!(
+        "HTTP/1.1 409 Conflict\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let (url, requests) = server(answer.leak());
+    let config = StoreConfig::S3(config(&url, credentials.path()));
+    let store = ArchiveStore::open_on_loopback(&config, DEADLINE).unwrap();
+    let error = store.create("x", "1".into()).await.unwrap_err();
+    assert_eq!(error.reason, FailureReason::StoreFailed);
+    assert!(
+        error.message.contains(
+            "the server answered ConditionalRequestConflict: Conflicting. Another request"
+        ),
+        "{error}"
+    );
+    assert_eq!(requests.lock().unwrap().len(), 5);
+    assert!(!crate::error::is_definite(&error), "the data stays");
+}
+
+#[tokio::test]
 async fn a_server_that_does_not_listen_is_unreachable() {
     let credentials = credentials();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -13,12 +13,19 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
 use crate::addresses::AddressPolicy;
-use crate::error::{StoreError, is_already_there, is_not_found, is_not_implemented};
+use crate::error::{StoreError, is_already_there, is_conflict, is_not_found, is_not_implemented};
 use crate::s3;
 use crate::tasks::{FailureReason, StoreConfig};
 
 /// The longest prefix in bytes.
 const MAX_PREFIX_BYTES: usize = 256;
+/// The delays before a conditional write is repeated that conflicts with a concurrent one.
+const CONFLICT_DELAYS: [Duration; 4] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_millis(600),
+    Duration::from_secs(1),
+];
 
 /// A store of backups. Clones share connections.
 #[derive(Clone, Debug)]
@@ -211,28 +218,43 @@ impl ArchiveStore {
         Ok(Some(bytes.freeze()))
     }
 
-    /// Creates an object that must not exist. A store without conditional writes is asked for the object before.
+    /// Creates an object that must not exist. A store without conditional writes is asked for the object before. A write that
+    /// conflicts with a concurrent one is repeated.
     pub(crate) async fn create(&self, key: &str, bytes: Bytes) -> Result<Created, StoreError> {
         let path = self.path(key);
         let payload = PutPayload::from_bytes(bytes);
-        let result = self
-            .objects
-            .put_opts(&path, payload.clone(), PutMode::Create.into())
-            .await;
-        match result {
-            Ok(_) => Ok(Created::New),
-            Err(error) if is_already_there(&error) => Ok(Created::Existed),
-            Err(error) if is_not_implemented(&error) => {
-                if self.head(key).await?.is_some() {
-                    return Ok(Created::Existed);
-                }
-                self.objects
-                    .put(&path, payload)
-                    .await
-                    .map_err(|error| StoreError::of(&format!("write {key}"), &error))?;
-                Ok(Created::New)
+        let failed = |error| StoreError::of(&format!("write {key}"), &error);
+        let mut delays = CONFLICT_DELAYS.into_iter();
+        loop {
+            let result = self
+                .objects
+                .put_opts(&path, payload.clone(), PutMode::Create.into())
+                .await;
+            let error = match result {
+                Ok(_) => return Ok(Created::New),
+                Err(error) => error,
+            };
+            if is_conflict(&error) {
+                let Some(delay) = delays.next() else {
+                    return Err(failed(error));
+                };
+                tracing::info!(key, "conditional write conflicts with another one");
+                tokio::time::sleep(delay).await;
+                continue;
             }
-            Err(error) => Err(StoreError::of(&format!("write {key}"), &error)),
+            if is_already_there(&error) {
+                return Ok(Created::Existed);
+            }
+            if !is_not_implemented(&error) {
+                return Err(failed(error));
+            }
+            if self.head(key).await?.is_some() {
+                return Ok(Created::Existed);
+            }
+            return match self.objects.put(&path, payload).await {
+                Ok(_) => Ok(Created::New),
+                Err(error) => Err(failed(error)),
+            };
         }
     }
 

@@ -169,6 +169,17 @@ async fn objects_are_created_once() {
 }
 
 #[tokio::test]
+async fn a_conditional_write_that_conflicts_is_repeated() {
+    let objects = Faulty::new();
+    let store = crate::testing::archive(&objects);
+    objects.conflict(2);
+    let bytes = || Bytes::from_static(b"1");
+    assert_eq!(store.create("x", bytes()).await.unwrap(), Created::New);
+    objects.conflict(1);
+    assert_eq!(store.create("x", bytes()).await.unwrap(), Created::Existed);
+}
+
+#[tokio::test]
 async fn objects_larger_than_the_limit_are_not_read() {
     let store = ArchiveStore::on(Faulty::new(), "").unwrap();
     store.put("x", Bytes::from(vec![0; 11])).await.unwrap();

@@ -46,6 +46,7 @@ struct State {
     fails_after: AtomicBool,
     fails_once: AtomicBool,
     denies_deletes: AtomicBool,
+    conflicts: AtomicI64,
 }
 
 impl Faulty {
@@ -65,6 +66,7 @@ impl Faulty {
                 fails_after: AtomicBool::new(false),
                 fails_once: AtomicBool::new(false),
                 denies_deletes: AtomicBool::new(false),
+                conflicts: AtomicI64::new(0),
             }),
             has_conditional_writes,
         })
@@ -90,6 +92,11 @@ impl Faulty {
 
     pub(crate) fn deny_deletes(&self, denies: bool) {
         self.state.denies_deletes.store(denies, Ordering::SeqCst);
+    }
+
+    /// Lets the next conditional writes conflict with concurrent ones.
+    pub(crate) fn conflict(&self, times: i64) {
+        self.state.conflicts.store(times, Ordering::SeqCst);
     }
 
     /// Returns all keys.
@@ -156,6 +163,16 @@ impl ObjectStore for Faulty {
             return Err(object_store::Error::NotImplemented {
                 operation: "conditional put".to_owned(),
                 implementer: "faulty".to_owned(),
+            });
+        }
+        if options.mode == PutMode::Create
+            && self.state.conflicts.fetch_sub(1, Ordering::SeqCst) > 0
+        {
+            return Err(object_store::Error::AlreadyExists {
+                path: to.to_string(),
+                source: "Server returned non-2xx status code: 409 Conflict: <Error><Code>ConditionalRequestConflict</Code>\
+                         <Message>A conflicting operation occurred.</Message></Error>"
+                    .into(),
             });
         }
         self.state
