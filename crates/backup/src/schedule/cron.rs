@@ -1,12 +1,13 @@
 //! Cron expressions in a time zone. Times are computed on the calendar of the time zone and then translated to instants: a
-//! local time that clocks skip is due when they do, and a local time that clocks show twice is due the first time.
+//! local time that clocks skip is due when they do. A local time that clocks show twice is due the first time; an expression
+//! for every hour or every few hours is due both times, so that no interval is longer than without a change of clocks.
 
 use evenkeel_api::common::maintenance::find_zone;
 use evenkeel_api::windows::first_shown;
 use evenkeel_runtime::UnixTime;
 use jiff::civil::{DateTime, date};
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+use jiff::{SignedDuration, Timestamp, ToSpan};
 
 use croner::parser::{CronParser, Seconds, Year};
 
@@ -17,8 +18,9 @@ const NAMES: [(&str, &str); 4] = [
     ("@weekly", "0 0 * * 0"),
     ("@monthly", "0 0 1 * *"),
 ];
-/// The number of hours that clocks are turned back by at most. (Antarctica/Troll: two.)
-const MAX_FOLD_HOURS: i64 = 3;
+/// The number of hours that clocks are set back or forward by at most. (Antarctica/Troll: two. A zone that changes sides of
+/// the date line skips a whole day, which delays no time that is not skipped.)
+const MAX_CHANGE_HOURS: i64 = 3;
 /// The number of calendar times that are tried for one instant: all minutes of a day.
 const MAX_TRIES: usize = 1440;
 
@@ -27,6 +29,8 @@ const MAX_TRIES: usize = 1440;
 pub struct Cron {
     pattern: croner::Cron,
     zone: TimeZone,
+    /// Whether the expression is for every hour or every few hours: its field of hours begins with `*`.
+    is_interval: bool,
 }
 
 /// Looks up a time zone in the database that is compiled in.
@@ -69,50 +73,123 @@ impl Cron {
                 "matches no date of the calendar. Correct the day or the month",
             ));
         }
-        Ok(Self { pattern, zone })
+        let hours = fields.split_whitespace().nth(1);
+        Ok(Self {
+            is_interval: hours.is_some_and(|hours| hours.starts_with('*')),
+            pattern,
+            zone,
+        })
     }
 
     /// Returns the first due time after this one; `None` at the end of the range of times.
     pub fn next_after(&self, time: UnixTime) -> Option<UnixTime> {
-        let mut local = self.local(time)?;
+        let local = self.local(time)?;
+        let found = self.pattern.find_next_occurrence(&local, false).ok()?;
+        let due = self.first_instant(found)?;
+        if due > time && self.is_steady(time, due) {
+            return Some(due);
+        }
+        // The order of local times differs from that of instants only close to a change of clocks.
+        let mut local = local.checked_sub(margin()).ok()?;
+        let mut next: Option<UnixTime> = None;
         for _ in 0..MAX_TRIES {
             local = self.pattern.find_next_occurrence(&local, false).ok()?;
-            let due = self.instant(local)?;
-            // While clocks repeat an hour, its times were due already.
-            if due > time {
-                return Some(due);
+            let due = self.instants(local).into_iter().flatten();
+            let later = due.filter(|due| *due > time);
+            next = later.chain(next).min();
+            if let Some(found) = next
+                && self.local(found)?.checked_add(margin()).ok()? < local
+            {
+                break;
             }
         }
-        None
+        next
     }
 
     /// Returns the last due time that is not after this one.
     pub fn last_until(&self, time: UnixTime) -> Option<UnixTime> {
-        // While clocks repeat an hour, later local times of that hour were due already.
-        let mut local = self.local(time)?.checked_add(MAX_FOLD_HOURS.hours()).ok()?;
+        let local = self.local(time)?;
+        let found = self.pattern.find_previous_occurrence(&local, true).ok()?;
+        let due = self.first_instant(found)?;
+        if due <= time && self.is_steady(due, time) {
+            return Some(due);
+        }
+        let mut local = local.checked_add(margin()).ok()?;
         let mut is_inclusive = true;
+        let mut last: Option<UnixTime> = None;
         for _ in 0..MAX_TRIES {
             local = self
                 .pattern
                 .find_previous_occurrence(&local, is_inclusive)
                 .ok()?;
             is_inclusive = false;
-            let due = self.instant(local)?;
-            if due <= time {
-                return Some(due);
+            let due = self.instants(local).into_iter().flatten();
+            let earlier = due.filter(|due| *due <= time);
+            last = earlier.chain(last).max();
+            if let Some(found) = last
+                && self.local(found)?.checked_sub(margin()).ok()? > local
+            {
+                break;
             }
         }
-        None
+        last
+    }
+
+    /// Returns true if clocks do not change between two times, nor shortly before or after.
+    fn is_steady(&self, from: UnixTime, to: UnixTime) -> bool {
+        let margin = (2 * MAX_CHANGE_HOURS) * 3600;
+        let from = Timestamp::from_second(from.0.saturating_sub(margin)).unwrap_or(Timestamp::MIN);
+        let change = self.zone.following(from).next();
+        change.is_none_or(|change| change.timestamp().as_second() > to.0.saturating_add(margin))
+    }
+
+    /// Returns the first instant at which a local time is due.
+    fn first_instant(&self, local: DateTime) -> Option<UnixTime> {
+        Some(UnixTime(first_shown(&self.zone, local)?.as_second()))
+    }
+
+    /// Returns the instants at which a local time is due.
+    fn instants(&self, local: DateTime) -> [Option<UnixTime>; 2] {
+        let second = self
+            .is_interval
+            .then(|| self.on_the_other_clock(local))
+            .flatten();
+        let second = second.map(|instant| UnixTime(instant.as_second()));
+        [self.first_instant(local), second]
+    }
+
+    /// Returns the second instant of a local time after clocks are set back. Until they show the time of the change again,
+    /// times on the clock before the change count as well: after a change by half an hour, the next full hour is 90 minutes
+    /// after the last one otherwise.
+    fn on_the_other_clock(&self, local: DateTime) -> Option<Timestamp> {
+        let offset = match self.zone.to_ambiguous_timestamp(local).offset() {
+            AmbiguousOffset::Fold { before: _, after } => return instant(after, local),
+            AmbiguousOffset::Gap { .. } => return None,
+            AmbiguousOffset::Unambiguous { offset } => offset,
+        };
+        let shown = instant(offset, local)?;
+        let change = self.zone.preceding(shown).next()?.timestamp();
+        let before = self
+            .zone
+            .to_offset(change.checked_sub(SignedDuration::from_secs(1)).ok()?);
+        let set_back = SignedDuration::from_secs(i64::from(before.seconds() - offset.seconds()));
+        let on_clock_before = instant(before, local)?;
+        let repeats_until = change.checked_add(set_back).ok()?;
+        (change <= on_clock_before && on_clock_before < repeats_until).then_some(on_clock_before)
     }
 
     fn local(&self, time: UnixTime) -> Option<DateTime> {
         let time = Timestamp::from_second(time.0).ok()?;
         Some(self.zone.to_datetime(time))
     }
+}
 
-    fn instant(&self, local: DateTime) -> Option<UnixTime> {
-        Some(UnixTime(first_shown(&self.zone, local)?.as_second()))
-    }
+fn margin() -> jiff::Span {
+    MAX_CHANGE_HOURS.hours()
+}
+
+fn instant(offset: Offset, local: DateTime) -> Option<Timestamp> {
+    offset.to_timestamp(local).ok()
 }
 
 /// Returns a time as `20261118t112345z`, for names of objects.

@@ -132,6 +132,11 @@ fn a_local_time_that_exists_twice_is_due_once() {
         due("30 1 * * *", "America/New_York", days.0, days.1),
         ["2026-11-01T05:30:00Z", "2026-11-02T06:30:00Z"]
     );
+}
+
+#[test]
+fn an_interval_counts_both_times_that_clocks_show() {
+    // New York: 02:00 becomes 01:00 on 2026-11-01, at 06:00 UTC.
     assert_eq!(
         due(
             "*/30 * * * *",
@@ -139,8 +144,86 @@ fn a_local_time_that_exists_twice_is_due_once() {
             "2026-11-01T05:00:00Z",
             "2026-11-01T07:00:00Z"
         ),
-        ["2026-11-01T05:30:00Z", "2026-11-01T07:00:00Z"]
+        ["05:30", "06:00", "06:30", "07:00"].map(|time| format!("2026-11-01T{time}:00Z"))
     );
+    assert_eq!(
+        due(
+            "0 */2 * * *",
+            "Europe/Berlin",
+            "2026-10-24T22:00:00Z",
+            "2026-10-25T05:00:00Z"
+        ),
+        ["00", "01", "03", "05"].map(|hour| format!("2026-10-25T{hour}:00:00Z"))
+    );
+    // Lord Howe: 02:00 becomes 01:30 on 2027-04-04, at 15:00 UTC of the day before.
+    for (expression, times) in [
+        ("@hourly", ["14:00", "15:00", "15:30", "16:30"]),
+        ("15 * * * *", ["14:15", "15:15", "15:45", "16:45"]),
+        ("45 * * * *", ["14:45", "15:15", "16:15", "17:15"]),
+    ] {
+        let mut found = due(
+            expression,
+            "Australia/Lord_Howe",
+            "2027-04-03T13:50:00Z",
+            "2027-04-03T17:20:00Z",
+        );
+        found.truncate(4);
+        assert_eq!(
+            found,
+            times.map(|time| format!("2027-04-03T{time}:00Z")),
+            "{expression}"
+        );
+    }
+}
+
+/// Zones with changes by an hour and by half an hour, in both hemispheres.
+const CHANGING_ZONES: [&str; 3] = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"];
+/// A year and more, with both changes of each zone.
+const YEAR: (&str, &str) = ("2026-03-01T00:00:00Z", "2027-05-01T00:00:00Z");
+
+#[test]
+fn an_hourly_schedule_runs_in_every_real_hour() {
+    for zone in CHANGING_ZONES {
+        for expression in ["@hourly", "0 * * * *", "17 * * * *", "59 * * * *"] {
+            let cron = cron(expression, zone);
+            let mut time = cron.next_after(at(YEAR.0)).unwrap();
+            let mut runs = 0;
+            while time < at(YEAR.1) {
+                let next = cron.next_after(time).unwrap();
+                assert!(next.0 - time.0 <= 3600, "{expression} {zone} {time:?}");
+                (time, runs) = (next, runs + 1);
+            }
+            // The first is due an hour after the begin; at most one more per change.
+            let hours = (at(YEAR.1).0 - at(YEAR.0).0) / 3600;
+            assert!((hours - 1..=hours + 3).contains(&runs), "{zone}: {runs}");
+        }
+    }
+}
+
+#[test]
+fn a_daily_schedule_runs_once_on_each_day() {
+    for zone in CHANGING_ZONES {
+        for expression in [
+            "@daily",
+            "30 1 * * *",
+            "0 2 * * *",
+            "15 2 * * *",
+            "0 3 * * *",
+        ] {
+            let cron = cron(expression, zone);
+            let zone = time_zone(zone).unwrap();
+            let day = |time: UnixTime| {
+                let time = Timestamp::from_second(time.0).unwrap();
+                time.to_zoned(zone.clone()).date()
+            };
+            let mut time = cron.next_after(at(YEAR.0)).unwrap();
+            while time < at(YEAR.1) {
+                let next = cron.next_after(time).unwrap();
+                assert_eq!(day(next), day(time).tomorrow().unwrap(), "{expression}");
+                time = next;
+            }
+        }
+    }
 }
 
 #[test]
@@ -174,7 +257,13 @@ fn the_last_due_time_is_the_greatest_that_has_passed() {
         "America/New_York",
         "Australia/Lord_Howe",
     ];
-    let expressions = ["*/20 * * * *", "30 2 * * *", "45 1 * * SUN", "@hourly"];
+    let expressions = [
+        "*/20 * * * *",
+        "30 2 * * *",
+        "45 1 * * SUN",
+        "15 */2 * * *",
+        "@hourly",
+    ];
     // A year that contains all changes, in steps that hit every part of an hour.
     for (zone, expression) in zones
         .iter()
