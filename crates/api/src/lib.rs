@@ -22,7 +22,7 @@ pub use backup::schedule::{
 };
 pub use backup::store::{
     BackupStore, BackupStoreSpec, BackupStoreStatus, CaReference, S3Credentials, S3Encryption,
-    S3Store, VolumeStore, WebIdentity,
+    S3Store, StorePods, VolumeStore, WebIdentity,
 };
 pub use backup::{ClusterKind, ClusterReference};
 pub use common::maintenance::{Day, Maintenance, MaintenanceWindow};

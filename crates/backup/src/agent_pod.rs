@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use evenkeel_api::backup::labels;
-use evenkeel_api::{BackupStoreSpec, S3Credentials, S3Store, quantity};
+use evenkeel_api::{BackupStoreSpec, S3Credentials, S3Store, StorePods, quantity};
 use evenkeel_archive::tasks::{CredentialSource, Request, S3Config, ServerEncryption, StoreConfig};
 use evenkeel_kit::BuildError;
 use evenkeel_kit::objects::from_json;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Toleration};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
@@ -174,6 +174,8 @@ pub struct AgentPod<'a> {
     pub tls_secret: Option<&'a str>,
     /// The number of bytes that the agent may spool, if any.
     pub spool_bytes: Option<u64>,
+    /// The nodes and pull Secrets of the pod, from [`placement`].
+    pub placement: &'a Value,
 }
 
 impl AgentPod<'_> {
@@ -201,6 +203,7 @@ impl AgentPod<'_> {
             json!(self.request.deadline_seconds + DEADLINE_GRACE_SECONDS);
         spec["containers"] = json!([container]);
         spec["volumes"] = json!(volumes);
+        place(&mut spec, self.placement);
         let object = json!({
             "apiVersion": "v1",
             "kind": "Pod",
@@ -265,6 +268,43 @@ pub fn pod_spec(service_account: Option<&str>) -> Value {
         spec["serviceAccountName"] = json!(name);
     }
     spec
+}
+
+/// Returns the fields of a pod's spec that decide on which nodes the pod runs, and from which registries its images come.
+pub fn placement(
+    pull_secrets: &[String],
+    node_selector: &BTreeMap<String, String>,
+    tolerations: &[Toleration],
+) -> Value {
+    let mut placement = json!({});
+    if !pull_secrets.is_empty() {
+        let secrets = pull_secrets.iter().map(|name| json!({ "name": name }));
+        placement["imagePullSecrets"] = secrets.collect();
+    }
+    if !node_selector.is_empty() {
+        placement["nodeSelector"] = json!(node_selector);
+    }
+    if !tolerations.is_empty() {
+        placement["tolerations"] = json!(tolerations);
+    }
+    placement
+}
+
+/// Returns the [`placement`] of pods that serve no cluster.
+pub fn store_placement(spec: &BackupStoreSpec) -> Value {
+    let StorePods {
+        pull_secrets,
+        node_selector,
+        tolerations,
+    } = spec.pods.clone().unwrap_or_default();
+    placement(&pull_secrets, &node_selector, &tolerations)
+}
+
+/// Adds the fields of a [`placement`] to the spec of a pod.
+pub fn place(spec: &mut Value, placement: &Value) {
+    if let (Some(spec), Some(placement)) = (spec.as_object_mut(), placement.as_object()) {
+        spec.extend(placement.clone());
+    }
 }
 
 /// Returns the security context of each container.

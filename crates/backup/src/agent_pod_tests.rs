@@ -35,6 +35,7 @@ fn pod(spec: Value) -> Value {
         request: &request,
         tls_secret: Some("orders-etcd-operator-tls"),
         spool_bytes: Some(2 << 30),
+        placement: &store_placement(&store.spec),
     };
     serde_json::to_value(pod.build().unwrap()).unwrap()
 }
@@ -112,6 +113,20 @@ fn the_pod_of_a_check_is_as_described() {
         },
     });
     assert_eq!(pod, expected);
+}
+
+#[test]
+fn the_store_places_pods_that_serve_no_cluster() {
+    let mut spec = s3(json!({ "secret": "s3-keys" }));
+    spec["pods"] = json!({ "pullSecrets": ["corp"], "nodeSelector": { "pool": "db" },
+        "tolerations": [{ "key": "db", "operator": "Exists" }] });
+    let spec = &pod(spec)["spec"];
+    assert_eq!(spec["imagePullSecrets"], json!([{ "name": "corp" }]));
+    assert_eq!(spec["nodeSelector"], json!({ "pool": "db" }));
+    assert_eq!(
+        spec["tolerations"],
+        json!([{ "key": "db", "operator": "Exists" }])
+    );
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub struct DrillParts {
     pub serve: Value,
     /// The task that compares the data.
     pub compare: Task,
-    /// Fields of the pod's spec, as of the cluster's own pods: pull secrets, node selector, tolerations.
+    /// The nodes and pull Secrets of the cluster's own pods, from [`crate::agent_pod::placement`].
     pub placement: Value,
 }
 
@@ -76,6 +76,8 @@ pub struct ClusterSource {
     pub members: Vec<SnapshotSource>,
     /// Why no snapshot can be read now, for people. Empty if there are members.
     pub problem: String,
+    /// The nodes and pull Secrets of the cluster's own pods, from [`crate::agent_pod::placement`].
+    pub placement: Value,
 }
 
 /// A member that a snapshot can be read from.

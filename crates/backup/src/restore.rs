@@ -96,9 +96,7 @@ impl RestorePod<'_> {
         volumes
             .push(json!({ "name": "data", "persistentVolumeClaim": { "claimName": self.claim } }));
         let mut spec = agent_pod::pod_spec(self.store.service_account.as_deref());
-        if let (Some(spec), Some(placement)) = (spec.as_object_mut(), self.placement.as_object()) {
-            spec.extend(placement.clone());
-        }
+        agent_pod::place(&mut spec, &self.placement);
         spec["initContainers"] = json!([self.agent(FETCH, FETCH_FILE), self.restore_container()]);
         spec["containers"] = json!([self.agent(INSTALL, INSTALL_FILE)]);
         spec["volumes"] = json!(volumes);

@@ -1,11 +1,14 @@
 //! The `BackupStore` resource: a bucket or a volume that backups are written to.
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 use super::name_rule;
-use crate::common::schema::for_users;
+use crate::common::schema::{bounded_string, for_users};
 
 /// The message for a store with no place or with two.
 pub(crate) const ONE_PLACE: &str = "exactly one of s3 and volume must be set";
@@ -51,6 +54,31 @@ pub struct BackupStoreSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "VolumeStore")]
     pub volume: Option<VolumeStore>,
+    /// The nodes and pull Secrets of pods that serve no cluster: those that check the store, list it, or import a backup. Pods
+    /// that back up, restore or drill a cluster, or delete its backups, have those of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "StorePods")]
+    pub pods: Option<StorePods>,
+}
+
+/// The nodes and pull Secrets of pods that serve no cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StorePods {
+    /// The names of image pull Secrets in the same namespace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(length(min = 1, max = 253)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub pull_secrets: Vec<String>,
+    /// Labels that a node must have for the pods to be scheduled on it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16, "additionalProperties" = bounded_string(63)))]
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints of nodes that the pods tolerate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub tolerations: Vec<Toleration>,
 }
 
 /// A bucket of Amazon S3 or of a compatible server.

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::decide::{BackupControl, BackupCreate, BackupStep, step};
 use super::facts::{BackupFacts, SourceFacts, StoreState};
 use super::status;
-use crate::agent_pod::{AgentPod, StoreAccess, TLS_PATH, owner_reference};
+use crate::agent_pod::{AgentPod, StoreAccess, TLS_PATH, owner_reference, store_placement};
 use crate::pod_facts::{PodFacts, delete_pod, find_pod};
 use crate::{ClusterSource, Engines, SnapshotSource};
 
@@ -196,6 +196,10 @@ impl BackupReconciler {
             return Ok(None);
         };
         let source = objects.source.as_ref();
+        let placement = match source {
+            Some(cluster) => cluster.placement.clone(),
+            None => store_placement(&store.spec),
+        };
         let mut members = source.iter().flat_map(|source| &source.members);
         let source = members.find(|it| it.cluster.member == create.member);
         let Some(task) = self.task(backup, source) else {
@@ -226,6 +230,7 @@ impl BackupReconciler {
             request: &request,
             tls_secret: source.map(|source| source.tls_secret.as_str()),
             spool_bytes: source.map(|source| source.quota),
+            placement: &placement,
         };
         Ok(Some(pod.build()?))
     }

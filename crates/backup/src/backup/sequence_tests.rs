@@ -260,6 +260,7 @@ impl BackupEngine for FakeEngine {
             lineage: None,
             members: self.0.get().members.iter().map(of_member).collect(),
             problem: "No voter is healthy.".to_owned(),
+            placement: json!({ "nodeSelector": { "disk": "fast" } }),
         };
         std::future::ready(Ok(Some(source))).boxed()
     }

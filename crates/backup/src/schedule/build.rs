@@ -81,8 +81,12 @@ impl PodParams<'_> {
     }
 }
 
-/// Returns the pod that deletes backups.
-pub fn prune_pod(params: PodParams<'_>, task: PruneTask) -> Result<Pod, BuildError> {
+/// Returns the pod that deletes backups, with the placement of the cluster.
+pub fn prune_pod(
+    params: PodParams<'_>,
+    task: PruneTask,
+    placement: &Value,
+) -> Result<Pod, BuildError> {
     let schedule = params.schedule;
     let request = Request {
         store: params.store.config.clone(),
@@ -101,6 +105,7 @@ pub fn prune_pod(params: PodParams<'_>, task: PruneTask) -> Result<Pod, BuildErr
         request: &request,
         tls_secret: None,
         spool_bytes: None,
+        placement,
     };
     pod.build()
 }
@@ -186,11 +191,7 @@ pub fn drill_pod(
     spec["initContainers"] = json!([agent(drill_pod::FETCH, REQUEST_FILE), parts.restore]);
     spec["containers"] = json!([parts.serve, agent(drill_pod::DRILL, DRILL_REQUEST_FILE)]);
     spec["volumes"] = json!(volumes);
-    if let Value::Object(placement) = &parts.placement {
-        for (key, value) in placement {
-            spec[key] = value.clone();
-        }
-    }
+    agent_pod::place(&mut spec, &parts.placement);
     from_json(
         "the Pod of a drill",
         json!({

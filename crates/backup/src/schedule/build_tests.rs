@@ -155,7 +155,10 @@ fn pods_are_observed_as_they_were_built() {
         store: &store,
         image: "agent:1",
     };
-    objects.pods = vec![prune_pod(params, task).unwrap()];
+    let placement = json!({ "nodeSelector": { "disk": "fast" } });
+    let pod = prune_pod(params, task, &placement).unwrap();
+    assert_eq!(json!(pod)["spec"]["nodeSelector"]["disk"], "fast");
+    objects.pods = vec![pod];
     let observed = objects.facts(now).prune.unwrap();
     assert!(observed.delete.contains(&location("b1")) && observed.outcome.is_none());
     assert!(!observed.has_started);

@@ -148,7 +148,7 @@ impl ScheduleReconciler {
                     .await
             }
             ScheduleCreate::PrunePod { lineage, delete } => {
-                let Some((engine, _)) = &objects.cluster else {
+                let Some((engine, cluster)) = &objects.cluster else {
                     return Ok(Outcome::Conflict);
                 };
                 let Some(store) = store_access(objects) else {
@@ -161,7 +161,8 @@ impl ScheduleReconciler {
                     lineage: lineage.clone(),
                     delete: delete.clone(),
                 };
-                let pod = build::prune_pod(self.pod_params(objects, &store)?, task)?;
+                let params = self.pod_params(objects, &store)?;
+                let pod = build::prune_pod(params, task, &cluster.placement)?;
                 writer.create(&pod).await
             }
             ScheduleCreate::DrillPod { backup, uid, due } => {

@@ -219,6 +219,7 @@ impl BackupEngine for FakeEngine {
             lineage: Some("0000abcd".to_owned()),
             members: vec![member],
             problem: String::new(),
+            placement: json!({}),
         };
         std::future::ready(Ok(Some(source))).boxed()
     }

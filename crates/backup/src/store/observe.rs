@@ -20,7 +20,7 @@ use super::decide::{StoreCreate, StoreEngine, StorePatch, step};
 use super::facts::{LastCheck, MissingInput, StoreFacts};
 use super::listing::ListingFacts;
 use super::status;
-use crate::agent_pod::{AgentPod, StoreAccess, owner_reference};
+use crate::agent_pod::{AgentPod, StoreAccess, owner_reference, store_placement};
 use crate::pod_facts::{PodFacts, delete_pod, find_pod};
 
 /// The values of the task label of the pods.
@@ -232,6 +232,7 @@ impl StoreReconciler {
             request: &request,
             tls_secret: None,
             spool_bytes: None,
+            placement: &store_placement(&store.spec),
         };
         Ok(pod.build()?)
     }

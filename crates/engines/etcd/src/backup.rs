@@ -7,6 +7,7 @@ use evenkeel_api::{ClusterKind, EtcdCluster, EtcdClusterStatus, MemberRole, Memb
 use evenkeel_api::{labels, quantity};
 use evenkeel_archive::manifest::ClusterInfo;
 use evenkeel_archive::tasks::{EtcdSnapshotTask, Task};
+use evenkeel_backup::agent_pod::placement;
 use evenkeel_backup::{BackupEngine, ClusterSource, DrillParts, DrillSource, SnapshotSource};
 use evenkeel_kit::pods::{self, PodRestart};
 use evenkeel_kit::{Uid, identity_object};
@@ -106,10 +107,17 @@ fn source(
     pods: &[Pod],
     now: UnixTime,
 ) -> ClusterSource {
+    let (image, scheduling) = (&cluster.spec.image, &cluster.spec.scheduling);
+    let placement = placement(
+        &image.pull_secrets,
+        &scheduling.node_selector,
+        &scheduling.tolerations,
+    );
     let unreadable = |problem: &str| ClusterSource {
         lineage: identity.map(lineage),
         members: Vec::new(),
         problem: problem.to_owned(),
+        placement: placement.clone(),
     };
     let uid = cluster.uid().and_then(|uid| uid.parse::<Uid>().ok());
     let Some(identity) = identity.filter(|it| it.bootstrapped && Some(it.resource_uid) == uid)
@@ -160,6 +168,7 @@ fn source(
         lineage: Some(lineage(identity)),
         members: readable.into_iter().map(of_member).collect(),
         problem: String::new(),
+        placement,
     }
 }
 

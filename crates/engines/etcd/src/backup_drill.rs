@@ -2,7 +2,7 @@
 //! loopback. No revision is skipped, so that the data can be compared with the backup.
 
 use evenkeel_archive::tasks::{EtcdDrillTask, Task};
-use evenkeel_backup::agent_pod::{WORK_PATH, container_security};
+use evenkeel_backup::agent_pod::{WORK_PATH, container_security, placement};
 use evenkeel_backup::schedule::drill_pod::{RESTORE, SERVE};
 use evenkeel_backup::{DrillParts, DrillSource};
 use evenkeel_runtime::{Error, ResourceKey};
@@ -73,7 +73,11 @@ pub fn drill_parts(desired: &DesiredCluster, source: DrillSource) -> DrillParts 
             endpoint: CLIENT_URL.to_owned(),
             started_at,
         }),
-        placement: placement(desired),
+        placement: placement(
+            &desired.pull_secrets,
+            &desired.node_selector,
+            &desired.tolerations,
+        ),
     }
 }
 
@@ -96,23 +100,6 @@ fn container(desired: &DesiredCluster, name: &str, program: &str, args: &[String
         // Neither the store nor its credentials.
         "volumeMounts": [{ "name": "work", "mountPath": WORK_PATH }],
     })
-}
-
-/// Returns the fields of the pod's spec that decide on nodes and images, as of the members' pods.
-fn placement(desired: &DesiredCluster) -> Value {
-    let mut placement = json!({});
-    if !desired.pull_secrets.is_empty() {
-        let secrets = desired.pull_secrets.iter();
-        let secrets: Vec<_> = secrets.map(|name| json!({ "name": name })).collect();
-        placement["imagePullSecrets"] = json!(secrets);
-    }
-    if !desired.node_selector.is_empty() {
-        placement["nodeSelector"] = json!(desired.node_selector);
-    }
-    if !desired.tolerations.is_empty() {
-        placement["tolerations"] = json!(desired.tolerations);
-    }
-    placement
 }
 
 #[cfg(test)]

@@ -77,6 +77,24 @@ fn a_follower_is_read_rather_than_the_leader() {
 }
 
 #[test]
+fn pods_that_serve_a_cluster_run_where_its_own_pods_run() {
+    let cluster = cluster(&three(), |cluster| {
+        cluster["spec"]["image"] = json!({ "pullSecrets": ["corp"] });
+        cluster["spec"]["scheduling"] = json!({ "nodeSelector": { "disk": "fast" },
+            "tolerations": [{ "key": "db", "operator": "Exists" }] });
+    });
+    let identity = identity(|_| ());
+    for identity in [Some(&identity), None] {
+        let source = source(&cluster, identity, &pods(), NOW);
+        assert_eq!(
+            source.placement,
+            json!({ "imagePullSecrets": [{ "name": "corp" }], "nodeSelector": { "disk": "fast" },
+                "tolerations": [{ "key": "db", "operator": "Exists" }] })
+        );
+    }
+}
+
+#[test]
 fn only_healthy_voters_are_read_and_cordoned_nodes_last() {
     for (field, value, expected) in [
         ("healthy", json!(false), &["orders-c", "orders-a"][..]),
