@@ -57,9 +57,22 @@ pub enum Error {
     },
 }
 
+/// Returns true if the API server does not serve the kind of the request. It then answers with a text instead of a Status,
+/// from which kube makes a Status of another reason than that of a missing object.
+pub(crate) fn is_kind_missing(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    let texts = ["page not found", "could not find the requested resource"];
+    status.code == 404 && texts.iter().any(|text| status.message.contains(text))
+}
+
 /// Returns the message of the API server: the `Display` of kube repeats the whole response.
 fn api_message(error: &kube::Error) -> String {
     match error {
+        error if is_kind_missing(error) => {
+            "the API server does not serve this kind. Apply the CustomResourceDefinitions of the operator's release".to_owned()
+        }
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         other => other.to_string(),
     }
@@ -92,11 +105,12 @@ impl Error {
     }
 
     /// Returns true if the write was rejected for a reason that does not pass by itself: a quota, a webhook, a missing
-    /// permission, a PodDisruptionBudget that allows no eviction. Timeouts, conflicts and server errors may pass.
+    /// permission, a missing CustomResourceDefinition, a PodDisruptionBudget that allows no eviction. Timeouts, conflicts and server errors may pass.
     pub fn is_rejected(&self) -> bool {
         match self {
             Self::Kubernetes { source, .. } => {
-                matches!(&**source, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
+                is_kind_missing(source)
+                    || matches!(&**source, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
             }
             Self::RetriesExhausted { .. } => true,
             Self::InvalidSpec(_)

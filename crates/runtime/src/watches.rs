@@ -47,7 +47,8 @@ impl Scope {
 /// are results because [`kube::runtime::Controller`] requires results; they are never errors.
 pub type WatchedStore<K> = (Store<K>, BoxStream<'static, watcher::Result<K>>);
 
-/// The number of watches without a complete first list. kube's `Store::wait_until_ready` wakes only one waiter, and the
+/// The number of watches without a complete first list. The list of a kind that the API server does not serve is complete and
+/// empty: an operator starts before the CustomResourceDefinition of a new kind is applied. kube's `Store::wait_until_ready` wakes only one waiter, and the
 /// controller is one already.
 #[derive(Clone, Debug)]
 pub struct CacheSync(Arc<watch::Sender<usize>>);
@@ -132,6 +133,12 @@ impl Watches {
     }
 }
 
+/// Returns true if the kind of a list does not exist. A list of a kind that exists is never answered with 404: one of a
+/// namespace that does not exist is empty, and an API server that does not know its CustomResourceDefinitions yet answers 503.
+fn is_kind_missing(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
+}
+
 fn config(labels: Option<&str>) -> watcher::Config {
     let config = watcher::Config::default().page_size(PAGE_SIZE);
     match labels {
@@ -198,6 +205,13 @@ where
     fn handle(&mut self, event: watcher::Result<Event<DeserializeGuard<K>>>) -> Vec<Arc<K>> {
         let event = match event {
             Ok(event) => event,
+            Err(error) if is_kind_missing(&error) => {
+                self.failed(
+                    "the API server does not serve this kind: apply its CustomResourceDefinition",
+                );
+                self.complete_first_list();
+                return Vec::new();
+            }
             Err(error) => {
                 self.failed(&error.to_string());
                 return Vec::new();
@@ -229,10 +243,14 @@ where
         let mut changed: HashMap<_, _> = self.store.state().into_iter().map(by_name).collect();
         self.writer.apply_watcher_event(&Event::InitDone);
         changed.extend(self.store.state().into_iter().map(by_name));
+        self.complete_first_list();
+        changed.into_values().collect()
+    }
+
+    fn complete_first_list(&mut self) {
         if let Some(complete) = self.first_list_complete.take() {
             complete();
         }
-        changed.into_values().collect()
     }
 
     /// Returns the event with decoded objects, without their managed fields. `None` if an object cannot be decoded.

@@ -1,5 +1,7 @@
 //! The handling of single watch events, and a watch on a fake API server.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -144,6 +146,64 @@ fn an_error_is_kept_until_the_watch_recovers() {
     );
     assert_eq!(relist(&mut feed, &["a"]), ["a"]);
     assert!(feed.error.is_none());
+}
+
+/// Returns a client whose API server serves pods while the flag is set.
+fn api_with_pods(is_served: Arc<Mutex<bool>>) -> Client {
+    fake::client(move |head, _| {
+        let is_watch = head.uri.query().unwrap_or_default().contains("watch=true");
+        let is_served = *is_served.lock();
+        async move {
+            if !is_served {
+                // The API server answers with a text.
+                return (404, json!("404 page not found"));
+            }
+            if is_watch {
+                std::future::pending::<()>().await;
+            }
+            let list = json!({"metadata": {"resourceVersion": "1"}, "items": [pod("a", "1")]});
+            (200, list)
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_kind_that_is_not_served_delays_no_other_and_is_watched_once_it_is() {
+    let is_served = Arc::new(Mutex::new(false));
+    let client = api_with_pods(Arc::clone(&is_served));
+    let watches = Watches::new(client, Scope::All, Metrics::new("test"));
+    let sync = watches.cache_sync();
+    let (store, mut changed) = watches.watch::<Pod>(None);
+    assert!(!sync.is_complete());
+    let limit = Duration::from_secs(20);
+    let synced = tokio::time::timeout(limit, async {
+        tokio::select! {
+            pod = changed.next() => panic!("no pod is served: {pod:?}"),
+            () = sync.complete() => {}
+        }
+    });
+    synced.await.unwrap();
+    assert!(store.is_empty());
+    *is_served.lock() = true;
+    let pod = tokio::time::timeout(limit, changed.next()).await.unwrap();
+    assert_eq!(pod.unwrap().unwrap().name_any(), "a");
+    assert_eq!(store.state().len(), 1);
+}
+
+#[test]
+fn other_errors_do_not_complete_a_list() {
+    let sync = CacheSync::default();
+    let mut feed = Feed::<Pod>::new(Metrics::new("test"), Some(Box::new(sync.add())), |_| ());
+    feed.handle(Err(error()));
+    assert!(!sync.is_complete());
+    let missing = kube::core::Status::failure("404 page not found", "")
+        .with_code(404)
+        .boxed();
+    feed.handle(Err(watcher::Error::InitialListFailed(kube::Error::Api(
+        missing,
+    ))));
+    assert!(sync.is_complete());
+    assert_eq!(relist(&mut feed, &["a"]), ["a"]);
 }
 
 /// The path and the Accept header of each request.

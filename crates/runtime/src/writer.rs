@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::error::Error;
+use crate::error::{Error, is_kind_missing};
 use crate::expectations::{Expectations, Expected, ObjectKey};
 use crate::reconciler::{Outcome, ResourceKey};
 
@@ -260,8 +260,12 @@ fn write_error<K: KubeObject>(
     error: kube::Error,
 ) -> Result<Outcome, Error> {
     match &error {
-        // 409: changed, or exists already. 404: deleted meanwhile.
-        kube::Error::Api(status) if matches!(status.code, 404 | 409) => Ok(Outcome::Conflict),
+        // 409: changed, or exists already. 404: deleted meanwhile, unless the kind itself does not exist.
+        kube::Error::Api(status)
+            if matches!(status.code, 404 | 409) && !is_kind_missing(&error) =>
+        {
+            Ok(Outcome::Conflict)
+        }
         _ => {
             let action = format!("{verb} {} {}", K::kind(&()), object.name_any());
             Err(Error::kubernetes(action)(error))

@@ -116,6 +116,28 @@ async fn a_conflict_is_an_outcome_and_a_rejection_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_write_of_a_kind_that_is_not_served_is_rejected() {
+    // The API server answers with a text.
+    let client = fake::client(|_, _| async { (404, json!("404 page not found")) });
+    let (expectations, key) = (Expectations::new(TestClock::default().shared()), key());
+    let writer = ObjectWriter {
+        client: &client,
+        expectations: &expectations,
+        key: &key,
+        field_manager: "m",
+        unwatched_kinds: &[],
+    };
+    let error = writer.create(&observed::<Pod>()).await.unwrap_err();
+    assert!(error.is_rejected());
+    assert!(
+        error
+            .to_string()
+            .contains("does not serve this kind. Apply the CustomResourceDefinitions"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn an_object_that_was_not_observed_is_neither_patched_nor_deleted() {
     let (client, requests) = answering(200);
     let (expectations, key) = (Expectations::new(TestClock::default().shared()), key());
