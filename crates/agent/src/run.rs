@@ -197,6 +197,7 @@ async fn execute_task(
             Ok(TaskResult::Pruned {
                 deleted: pruned.deleted,
                 locked: pruned.locked,
+                locked_until: pruned.locked_until.map(|until| until.to_string()),
             })
         }
         Task::ReadManifest { location } => {

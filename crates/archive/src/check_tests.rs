@@ -20,7 +20,7 @@ async fn missing_conditional_writes_are_noticed() {
 #[tokio::test]
 async fn a_store_that_denies_deletions_fails_the_check() {
     let objects = Faulty::new();
-    objects.deny_deletes(true);
+    objects.deny_deletes_of("");
     let error = check(&archive(&objects)).await.unwrap_err();
     assert_eq!(error.reason, FailureReason::AccessDenied);
     assert!(error.message.contains("s3:DeleteObject"), "{error}");

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
@@ -91,6 +92,13 @@ impl HttpConnector for Connector {
     }
 }
 
+/// The header with the end of a retention lock.
+const RETAIN_UNTIL: &str = "x-amz-object-lock-retain-until-date";
+
+/// The end of the retention lock of an object: an extension of answers about it, because `object_store` reads no such header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RetainedUntil(pub(crate) Timestamp);
+
 /// A client whose failures are retried only if another attempt may succeed.
 #[derive(Clone, Debug)]
 struct Client(reqwest::Client);
@@ -98,14 +106,18 @@ struct Client(reqwest::Client);
 #[async_trait]
 impl HttpService for Client {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let result = self.0.call(request).await;
-        result.map_err(|error| {
-            if is_permanent(&error) {
-                HttpError::new(HttpErrorKind::Unknown, error)
-            } else {
-                error
+        let mut response = match self.0.call(request).await {
+            Ok(response) => response,
+            Err(error) if is_permanent(&error) => {
+                return Err(HttpError::new(HttpErrorKind::Unknown, error));
             }
-        })
+            Err(error) => return Err(error),
+        };
+        let until = response.headers().get(RETAIN_UNTIL);
+        if let Some(until) = until.and_then(|value| value.to_str().ok()?.parse().ok()) {
+            response.extensions_mut().insert(RetainedUntil(until));
+        }
+        Ok(response)
     }
 }
 

@@ -19,12 +19,14 @@ use crate::tasks::PruneTask;
 const UNFINISHED_SECONDS: i64 = 48 * 3600;
 
 /// The result of a prune.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// The number of requested backups that do not exist any more.
     pub deleted: u32,
-    /// The number of requested backups that the store does not allow to be deleted yet.
-    pub locked: u32,
+    /// The requested backups that the store does not allow to be deleted yet: positions in the task. They stay complete.
+    pub locked: Vec<u32>,
+    /// When the first of them can be deleted, if the store says so.
+    pub locked_until: Option<Timestamp>,
     /// The number of unfinished backups and interrupted deletions that were cleaned up.
     pub cleaned: u32,
 }
@@ -33,7 +35,10 @@ pub struct Pruned {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
     Deleted,
-    Locked,
+    /// The backup stays complete, until this time if the store says so.
+    Locked(Option<Timestamp>),
+    /// The manifest is deleted, so that the backup does not exist any more. A later prune deletes the data.
+    DataLocked,
 }
 
 /// Deletes the backups of a task. All locations are verified first: if one is of another cluster or lineage, none is deleted.
@@ -49,8 +54,11 @@ pub async fn prune(
     let mut pruned = Pruned::default();
     for location in &requested {
         match delete_backup(store, location).await? {
-            Removal::Deleted => pruned.deleted += 1,
-            Removal::Locked => pruned.locked += 1,
+            Removal::Deleted | Removal::DataLocked => pruned.deleted += 1,
+            Removal::Locked(until) => {
+                pruned.locked.extend(positions(task, location));
+                pruned.locked_until = pruned.locked_until.into_iter().chain(until).min();
+            }
         }
     }
     for (location, found) in find(store, &lineage.to_string()).await? {
@@ -65,6 +73,13 @@ pub async fn prune(
         remove_staged_files(&directory.join(lineage.to_string()), UNFINISHED_SECONDS);
     }
     Ok(pruned)
+}
+
+/// Returns the positions of a backup in the task.
+fn positions(task: &PruneTask, location: &BackupLocation) -> impl Iterator<Item = u32> {
+    let location = location.to_string();
+    let places = (0..).zip(&task.delete);
+    places.filter_map(move |(position, place)| (*place == location).then_some(position))
 }
 
 fn requested(
@@ -102,7 +117,9 @@ pub(crate) async fn delete_backup(
         tracing::info!(%location, %error, "backup is locked");
         // The backup stays complete, so its tombstone goes.
         store.delete(&location.tombstone()).await?;
-        return Ok(Removal::Locked);
+        return Ok(Removal::Locked(
+            store.locked_until(&location.manifest()).await,
+        ));
     }
     finish_deletion(store, location).await
 }
@@ -115,7 +132,7 @@ async fn finish_deletion(
     if let Deletion::Denied(error) = store.delete(&location.data()).await? {
         // The tombstone stays: the next prune tries again.
         tracing::info!(%location, %error, "data of a deleted backup is locked");
-        return Ok(Removal::Locked);
+        return Ok(Removal::DataLocked);
     }
     store.delete(&location.tombstone()).await?;
     if let Some(directory) = store.directory() {

@@ -27,8 +27,7 @@ async fn requested_backups_are_deleted_and_others_stay() {
         pruned,
         Pruned {
             deleted: 1,
-            locked: 0,
-            cleaned: 0
+            ..Pruned::default()
         }
     );
     let keys = objects.keys().await;
@@ -67,27 +66,54 @@ async fn locked_backups_stay_complete() {
     let objects = Faulty::new();
     let store = archive(&objects);
     let (location, _) = back_up(&store, "a", &bytes(1, 1000)).await.unwrap();
-    objects.deny_deletes(true);
+    objects.deny_deletes_of("");
     let pruned = prune(&store, &task(&[&location]), Timestamp::now())
         .await
         .unwrap();
     assert_eq!(
         pruned,
         Pruned {
-            deleted: 0,
-            locked: 1,
-            cleaned: 0
+            locked: vec![0],
+            ..Pruned::default()
         }
     );
     crate::reader::read_manifest(&store, &location.to_string())
         .await
         .unwrap();
-    objects.deny_deletes(false);
+    objects.allow_deletes();
     let pruned = prune(&store, &task(&[&location]), Timestamp::now())
         .await
         .unwrap();
     assert_eq!(pruned.deleted, 1);
     assert_eq!(objects.keys().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn other_backups_are_deleted_although_one_is_locked() {
+    let objects = Faulty::new();
+    let store = archive(&objects);
+    let mut places = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        places.push(back_up(&store, name, &bytes(1, 1000)).await.unwrap().0);
+    }
+    let all: Vec<_> = places.iter().collect();
+    objects.deny_deletes_of(&places[1].manifest());
+    // The data of the third is locked, so that its deletion ends without its manifest.
+    objects.deny_deletes_of(&places[2].data());
+    let pruned = prune(&store, &task(&all), Timestamp::now()).await.unwrap();
+    assert_eq!((pruned.deleted, pruned.locked), (3, vec![1]));
+    let states = list(&store).await.unwrap();
+    let complete = states
+        .iter()
+        .filter(|it| matches!(it.state, crate::list::BackupState::Complete(_)));
+    assert_eq!(
+        complete.map(|it| &it.location).collect::<Vec<_>>(),
+        [&places[1]]
+    );
+    objects.allow_deletes();
+    let pruned = prune(&store, &task(&[]), Timestamp::now()).await.unwrap();
+    assert_eq!(pruned.cleaned, 1, "the data of the third");
+    assert_eq!(objects.keys().await.len(), 2);
 }
 
 #[tokio::test]

@@ -177,6 +177,27 @@ async fn a_conflict_that_lasts_is_reported_as_one() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_retention_lock_is_read() {
+    let credentials = credentials();
+    let headers = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\nlast-modified: Wed, 18 Nov 2026 10:00:00 GMT\r\n\
+                   etag: \"x\"\r\n";
+    for (lock, until) in [
+        (
+            "x-amz-object-lock-retain-until-date: 2026-12-01T10:00:00.000Z\r\n",
+            Some("2026-12-01T10:00:00Z"),
+        ),
+        ("x-amz-object-lock-retain-until-date: soon\r\n", None),
+        ("", None),
+    ] {
+        let (url, _) = server(format!("{headers}{lock}\r\n").leak());
+        let config = StoreConfig::S3(config(&url, credentials.path()));
+        let store = ArchiveStore::open_on_loopback(&config, DEADLINE).unwrap();
+        let found = store.locked_until("x").await.map(|until| until.to_string());
+        assert_eq!(found.as_deref(), until, "{lock}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_does_not_listen_is_unreachable() {
     let credentials = credentials();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

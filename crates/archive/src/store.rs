@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt};
+use jiff::Timestamp;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
+use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
 use crate::addresses::AddressPolicy;
 use crate::error::{StoreError, is_already_there, is_conflict, is_not_found, is_not_implemented};
+use crate::http::RetainedUntil;
 use crate::s3;
 use crate::tasks::{FailureReason, StoreConfig};
 
@@ -184,6 +186,16 @@ impl ArchiveStore {
             Err(error) if is_not_found(&error) => Ok(None),
             Err(error) => Err(StoreError::of(&format!("find {key}"), &error)),
         }
+    }
+
+    /// Returns until when the store retains an object, if it says so. Only S3 does, to those who may read the retention.
+    pub(crate) async fn locked_until(&self, key: &str) -> Option<Timestamp> {
+        let options = GetOptions {
+            head: true,
+            ..GetOptions::default()
+        };
+        let found = self.objects.get_opts(&self.path(key), options).await;
+        found.ok()?.extensions.get::<RetainedUntil>().map(|it| it.0)
     }
 
     /// Reads a small object, or returns `None` if it does not exist. A larger object is an error.

@@ -63,7 +63,7 @@ async fn a_directory_holds_backups_from_write_to_prune() {
         lineage: lineage.lineage().to_owned(),
         delete: vec![location.to_string()],
     };
-    let pruned = prune(&store, &task, jiff::Timestamp::now()).await.unwrap();
+    let pruned = prune(&store, &task, Timestamp::now()).await.unwrap();
     assert_eq!(pruned.deleted, 1);
     assert_eq!(list(&store).await.unwrap(), []);
 }

@@ -227,8 +227,11 @@ pub enum TaskResult {
     Pruned {
         /// The number of deleted backups.
         deleted: u32,
-        /// The number of backups that the store does not allow to be deleted yet.
-        locked: u32,
+        /// The backups that the store does not allow to be deleted yet: positions in [`PruneTask::delete`].
+        locked: Vec<u32>,
+        /// The time in RFC 3339 at which the first of them can be deleted, if the store says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        locked_until: Option<String>,
     },
 }
 

@@ -1,8 +1,8 @@
 //! Helpers of the tests: a store in memory that fails at a chosen operation, and backups of small data.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -12,7 +12,8 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
+    ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    UploadPart,
 };
 use serde_json::json;
 
@@ -34,7 +35,7 @@ pub(crate) enum FailAt {
 /// A store in memory that fails from its n-th operation on, or once.
 #[derive(Debug)]
 pub(crate) struct Faulty {
-    inner: InMemory,
+    inner: Arc<InMemory>,
     state: Arc<State>,
     /// Whether conditional writes work.
     pub(crate) has_conditional_writes: bool,
@@ -45,7 +46,7 @@ struct State {
     countdown: AtomicI64,
     fails_after: AtomicBool,
     fails_once: AtomicBool,
-    denies_deletes: AtomicBool,
+    denied_deletes: Mutex<Vec<String>>,
     conflicts: AtomicI64,
 }
 
@@ -60,12 +61,12 @@ impl Faulty {
 
     fn with(has_conditional_writes: bool) -> Arc<Self> {
         Arc::new(Self {
-            inner: InMemory::new(),
+            inner: Arc::new(InMemory::new()),
             state: Arc::new(State {
                 countdown: AtomicI64::new(i64::MAX),
                 fails_after: AtomicBool::new(false),
                 fails_once: AtomicBool::new(false),
-                denies_deletes: AtomicBool::new(false),
+                denied_deletes: Mutex::new(Vec::new()),
                 conflicts: AtomicI64::new(0),
             }),
             has_conditional_writes,
@@ -90,8 +91,17 @@ impl Faulty {
         self.state.countdown.load(Ordering::SeqCst) < 0
     }
 
-    pub(crate) fn deny_deletes(&self, denies: bool) {
-        self.state.denies_deletes.store(denies, Ordering::SeqCst);
+    /// Denies deletions of the objects whose keys end with this text.
+    pub(crate) fn deny_deletes_of(&self, key: &str) {
+        self.state
+            .denied_deletes
+            .lock()
+            .unwrap()
+            .push(key.to_owned());
+    }
+
+    pub(crate) fn allow_deletes(&self) {
+        self.state.denied_deletes.lock().unwrap().clear();
     }
 
     /// Lets the next conditional writes conflict with concurrent ones.
@@ -135,6 +145,16 @@ impl State {
             }
             None => operation.await,
         }
+    }
+}
+
+fn denial(path: &Path) -> object_store::Error {
+    object_store::Error::PermissionDenied {
+        path: path.to_string(),
+        source:
+            "Server returned non-2xx status code: 403 Forbidden: <Error><Code>AccessDenied</Code>\
+                 <Message>Object is WORM protected</Message></Error>"
+                .into(),
     }
 }
 
@@ -203,15 +223,20 @@ impl ObjectStore for Faulty {
         &self,
         paths: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        if self.state.denies_deletes.load(Ordering::SeqCst) {
+        let denied = self.state.denied_deletes.lock().unwrap().clone();
+        if !denied.is_empty() {
+            let inner = self.inner.clone();
             return paths
-                .map(|path| {
-                    Err(object_store::Error::PermissionDenied {
-                        path: path?.to_string(),
-                        source: "Server returned non-2xx status code: 403 Forbidden: <Error><Code>AccessDenied</Code>\
-                                 <Message>Object is WORM protected</Message></Error>"
-                            .into(),
-                    })
+                .then(move |path| {
+                    let (denied, inner) = (denied.clone(), inner.clone());
+                    async move {
+                        let path = path?;
+                        if !denied.iter().any(|it| path.as_ref().ends_with(it.as_str())) {
+                            inner.delete(&path).await?;
+                            return Ok(path);
+                        }
+                        Err(denial(&path))
+                    }
                 })
                 .boxed();
         }

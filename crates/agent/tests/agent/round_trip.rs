@@ -318,7 +318,8 @@ fn the_store_is_checked_listed_and_pruned() {
         pruned,
         TaskResult::Pruned {
             deleted: 1,
-            locked: 0
+            locked: Vec::new(),
+            locked_until: None,
         }
     );
     let listed = list();

@@ -207,6 +207,13 @@ pub fn stamp(time: UnixTime) -> String {
     )
 }
 
+/// Returns a time for people.
+pub fn text(time: UnixTime) -> String {
+    Timestamp::from_second(time.0)
+        .unwrap_or_default()
+        .to_string()
+}
+
 /// Returns the time of a stamp. Only a text that [`stamp`] returns is accepted.
 pub fn parse_stamp(text: &str) -> Option<UnixTime> {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<i16>().ok();

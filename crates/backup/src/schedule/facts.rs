@@ -143,6 +143,10 @@ pub struct PrunePodFacts {
     pub has_started: bool,
     /// The places that it deletes.
     pub delete: BTreeSet<String>,
+    /// The places that it could not delete, because the store retains them.
+    pub locked: BTreeSet<String>,
+    /// When the store allows the first of them to be deleted, if it says so.
+    pub locked_until: Option<UnixTime>,
     /// The outcome of the agent, and when it ended, if it has.
     pub outcome: Option<(Outcome, UnixTime)>,
 }

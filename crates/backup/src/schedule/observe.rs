@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use evenkeel_api::backup::labels;
 use evenkeel_api::{Backup, BackupSchedule, BackupStore, DrillResultStatus, quantity};
-use evenkeel_archive::tasks::{Request, Task};
+use evenkeel_archive::tasks::{Outcome, Request, Task, TaskResult};
 use evenkeel_kit::pods;
 use evenkeel_runtime::{Observed, UnixTime};
 use k8s_openapi::api::core::v1::Pod;
@@ -175,17 +175,38 @@ fn prune_facts(pod: &Pod, now: UnixTime) -> PrunePodFacts {
         AgentState::Pending { .. } | AgentState::Running => None,
     };
     let delete = match request(pod, labels::REQUEST).map(|request| request.task) {
-        Some(Task::Prune(task)) => task.delete.into_iter().collect(),
-        _ => BTreeSet::new(),
+        Some(Task::Prune(task)) => task.delete,
+        _ => Vec::new(),
     };
+    let (locked, locked_until) = locked(&delete, outcome.as_ref().map(|(outcome, _)| outcome));
     PrunePodFacts {
         uid: pod.uid().unwrap_or_default(),
         created: pods::created_at(pod, now),
         is_terminating: pod.metadata.deletion_timestamp.is_some(),
         has_started: drill_pod::has_started(pod),
-        delete,
+        delete: delete.into_iter().collect(),
+        locked,
+        locked_until,
         outcome,
     }
+}
+
+/// Returns the places that a pod could not delete, and when the first of them can be deleted.
+fn locked(delete: &[String], outcome: Option<&Outcome>) -> (BTreeSet<String>, Option<UnixTime>) {
+    let Some(Outcome::Succeeded(TaskResult::Pruned {
+        deleted: _,
+        locked,
+        locked_until,
+    })) = outcome
+    else {
+        return (BTreeSet::new(), None);
+    };
+    let place = |position: &u32| delete.get(usize::try_from(*position).ok()?).cloned();
+    let until = locked_until.as_ref().and_then(|until| {
+        let until: jiff::Timestamp = until.parse().ok()?;
+        Some(UnixTime(until.as_second()))
+    });
+    (locked.iter().filter_map(place).collect(), until)
 }
 
 /// Returns the facts about the pod of a drill. A pod without the annotations of one is not one.

@@ -148,7 +148,14 @@ impl World {
                     task.delete.iter().for_each(|place| {
                         self.stored.remove(place);
                     });
-                    ("agent", TaskResult::Pruned { deleted, locked: 0 })
+                    (
+                        "agent",
+                        TaskResult::Pruned {
+                            deleted,
+                            locked: Vec::new(),
+                            locked_until: None,
+                        },
+                    )
                 }
                 Task::Fetch(task) => {
                     self.tasks.push("drill");

@@ -5,8 +5,8 @@ use evenkeel_api::{
     DrillResultStatus, DrillStatus,
 };
 use evenkeel_runtime::{EventSpec, Observed, UnixTime};
-use k8s_openapi::jiff::Timestamp;
 
+use super::cron::text;
 use super::decide::Outlook;
 use super::facts::{BackupFacts, DrillRecord, newest};
 use crate::conditions::{self, NewCondition, find, time};
@@ -187,12 +187,13 @@ fn ready_with_store(outlook: &Outlook<'_>) -> NewCondition {
             format!("{since} A newer one is overdue.{running}{next}"),
         );
     }
-    condition(
-        READY,
-        "True",
-        "Scheduled",
-        "Backups are taken on the schedule.".to_owned(),
-    )
+    let problem = outlook.deletions.problem.as_ref();
+    let problem = problem.map(|problem| format!(" {problem}"));
+    let message = format!(
+        "Backups are taken on the schedule.{}",
+        problem.unwrap_or_default()
+    );
+    condition(READY, "True", "Scheduled", message)
 }
 
 fn recoverable(outlook: &Outlook<'_>) -> NewCondition {
@@ -322,13 +323,6 @@ pub fn events(
         events.push(EventSpec::warning("BackupSkipped", "Backup", note));
     }
     events
-}
-
-/// Returns a time for people.
-fn text(time: UnixTime) -> String {
-    Timestamp::from_second(time.0)
-        .unwrap_or_default()
-        .to_string()
 }
 
 #[cfg(test)]

@@ -296,6 +296,14 @@ fn a_backup_from_the_future_deletes_no_other() {
     assert!(deleted(&facts).is_empty());
 }
 
+fn pruned(locked: &[u32]) -> Outcome {
+    Outcome::Succeeded(TaskResult::Pruned {
+        deleted: 1,
+        locked: locked.to_vec(),
+        locked_until: None,
+    })
+}
+
 fn prune_pod(facts: &ScheduleFacts, outcome: Option<Outcome>) -> PrunePodFacts {
     PrunePodFacts {
         uid: "prune".to_owned(),
@@ -303,6 +311,8 @@ fn prune_pod(facts: &ScheduleFacts, outcome: Option<Outcome>) -> PrunePodFacts {
         is_terminating: false,
         has_started: true,
         delete: [facts.backups[1].location.clone()].into(),
+        locked: BTreeSet::new(),
+        locked_until: None,
         outcome: outcome.map(|outcome| (outcome, plus(facts.now, -30))),
     }
 }
@@ -312,11 +322,7 @@ fn objects_are_deleted_after_their_data_and_before_the_pod() {
     let mut facts = with_backups(3, json!({ "keep": { "last": 1 } }));
     facts.prune = Some(prune_pod(&facts, None));
     assert!(decide(&facts).is_noop(), "one at a time");
-    let pruned = Outcome::Succeeded(TaskResult::Pruned {
-        deleted: 1,
-        locked: 0,
-    });
-    facts.prune = Some(prune_pod(&facts, Some(pruned)));
+    facts.prune = Some(prune_pod(&facts, Some(pruned(&[]))));
     let gone = facts.backups[1].clone();
     assert_eq!(
         decide(&facts).patch,
@@ -346,18 +352,49 @@ fn a_deletion_that_failed_is_repeated_after_an_hour() {
         &decide(&facts).patch[..],
         [SchedulePatch::DeletePod { .. }]
     ));
+}
 
+#[test]
+fn a_locked_backup_keeps_only_its_own_object() {
     let mut facts = with_backups(3, json!({ "keep": { "last": 1 }, "schedule": "@daily" }));
-    let locked = Outcome::Succeeded(TaskResult::Pruned {
-        deleted: 0,
-        locked: 1,
-    });
-    facts.prune = Some(prune_pod(&facts, Some(locked)));
-    facts.now = plus(facts.now, HOUR);
-    assert!(
-        decide(&facts).is_noop(),
-        "locked backups are tried again after a day"
-    );
+    let mut pod = prune_pod(&facts, Some(pruned(&[1])));
+    pod.delete = [1, 2]
+        .map(|index| facts.backups[index].location.clone())
+        .into();
+    pod.locked = [facts.backups[2].location.clone()].into();
+    facts.prune = Some(pod);
+    let gone = facts.backups.remove(1);
+    let delete = SchedulePatch::DeleteBackup {
+        backup: gone.name.clone(),
+        uid: gone.uid.clone(),
+    };
+    facts.backups.push(gone);
+    assert_eq!(decide(&facts).patch, [delete]);
+    facts.backups.pop();
+
+    // The locked one stays, is reported, and is tried again after a day.
+    assert!(decide(&facts).is_noop());
+    let problem = Outlook::new(&facts).deletions.problem.unwrap();
+    assert!(problem.contains("retains 1 backups"), "{problem}");
+    let ended = facts.prune.as_ref().unwrap().outcome.as_ref().unwrap().1;
+    let retried_at = |facts: &ScheduleFacts| {
+        let mut facts = facts.clone();
+        (1..=48).find(|hours| {
+            facts.now = plus(ended, hours * HOUR);
+            decide(&facts)
+                .patch
+                .iter()
+                .any(|patch| matches!(patch, SchedulePatch::DeletePod { .. }))
+        })
+    };
+    assert_eq!(retried_at(&facts), Some(24));
+    // Earlier if the store says so, but not at once.
+    for (until, hours) in [(5 * HOUR, 5), (30, 1), (400 * HOUR, 24)] {
+        facts.prune.as_mut().unwrap().locked_until = Some(plus(ended, until));
+        assert_eq!(retried_at(&facts), Some(hours), "{until}");
+    }
+    let problem = Outlook::new(&facts).deletions.problem.unwrap();
+    assert!(problem.contains("until 2026-12-0"), "{problem}");
 }
 
 #[test]

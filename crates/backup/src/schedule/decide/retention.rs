@@ -25,7 +25,7 @@ const MAX_FAILED: usize = 3;
 const MAX_DELETED: usize = 100;
 /// The time after which a failed deletion is tried again.
 const RETRY_SECONDS: i64 = 3_600;
-/// The time after which the deletion of locked backups is tried again.
+/// The longest time after which the deletion of locked backups is tried again.
 const LOCKED_RETRY_SECONDS: i64 = 86_400;
 
 /// The first segment of the place of every backup.
@@ -40,6 +40,8 @@ pub struct Deletions {
     pub patches: Vec<SchedulePatch>,
     /// The waits.
     pub waits: Vec<ScheduleWait>,
+    /// The reason why backups are not deleted, for people.
+    pub problem: Option<String>,
     /// The times at which the decision may change.
     pub wakes: Vec<UnixTime>,
 }
@@ -210,17 +212,13 @@ fn delete_backup(backup: &BackupFacts) -> SchedulePatch {
     }
 }
 
-/// Deletes the Backup objects whose data a pod has deleted, and then the pod. A pod that has failed stays until the next
-/// attempt: its age is the delay.
+/// Deletes the Backup objects whose data a pod has deleted, and then the pod. A pod that has failed, or that has found locked
+/// backups, stays until the next attempt: its age is the delay.
 fn evaluate_pod(facts: &ScheduleFacts, pod: &PrunePodFacts, deletions: &mut Deletions) {
     if pod.is_terminating {
         deletions.waits.push(ScheduleWait::Prune);
         return;
     }
-    let delete_pod = SchedulePatch::DeletePod {
-        pod: prune_pod_name(&facts.name),
-        uid: pod.uid.clone(),
-    };
     let retry_at = match &pod.outcome {
         None => {
             let limit = plus(pod.created, MAX_PENDING_SECONDS);
@@ -230,27 +228,56 @@ fn evaluate_pod(facts: &ScheduleFacts, pod: &PrunePodFacts, deletions: &mut Dele
             }
             limit
         }
-        Some((Outcome::Succeeded(TaskResult::Pruned { locked: 0, .. }), _)) => {
+        Some((Outcome::Succeeded(TaskResult::Pruned { .. }), at)) => {
+            let is_gone =
+                |location: &String| pod.delete.contains(location) && !pod.locked.contains(location);
             let gone: Vec<_> = facts
                 .own()
-                .filter(|backup| pod.delete.contains(&backup.location))
+                .filter(|backup| is_gone(&backup.location))
                 .collect();
             let objects = gone.iter().filter(|backup| !backup.is_terminating);
             deletions
                 .patches
                 .extend(objects.map(|backup| delete_backup(backup)));
-            if gone.is_empty() {
-                deletions.patches.push(delete_pod);
+            if !gone.is_empty() {
+                return;
             }
-            return;
+            if pod.locked.is_empty() {
+                facts.now
+            } else {
+                deletions.problem = Some(locked_text(pod));
+                let until = pod.locked_until.unwrap_or(UnixTime(i64::MAX));
+                until.clamp(plus(*at, RETRY_SECONDS), plus(*at, LOCKED_RETRY_SECONDS))
+            }
         }
-        Some((Outcome::Succeeded(_), at)) => plus(*at, LOCKED_RETRY_SECONDS),
-        Some((Outcome::Failed(_), at)) => plus(*at, RETRY_SECONDS),
+        Some((Outcome::Succeeded(_), at)) => plus(*at, RETRY_SECONDS),
+        Some((Outcome::Failed(failure), at)) => {
+            deletions.problem = Some(format!(
+                "Old backups could not be deleted: {}",
+                failure.message
+            ));
+            plus(*at, RETRY_SECONDS)
+        }
     };
     if retry_at <= facts.now {
-        deletions.patches.push(delete_pod);
+        deletions.patches.push(SchedulePatch::DeletePod {
+            pod: prune_pod_name(&facts.name),
+            uid: pod.uid.clone(),
+        });
     } else {
         deletions.wakes.push(retry_at);
         deletions.waits.push(ScheduleWait::PruneRetry(retry_at));
     }
+}
+
+fn locked_text(pod: &PrunePodFacts) -> String {
+    let until = match pod.locked_until {
+        Some(until) => format!("until {} or later", cron::text(until)),
+        None => "and does not say until when".to_owned(),
+    };
+    format!(
+        "The store retains {} backups that spec.keep does not keep, {until}. They stay complete, and their deletion is tried \
+         again once a day.",
+        pod.locked.len()
+    )
 }

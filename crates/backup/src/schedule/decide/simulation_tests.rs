@@ -258,6 +258,8 @@ impl World {
                     is_terminating: false,
                     has_started: true,
                     delete: delete.into_iter().collect(),
+                    locked: BTreeSet::new(),
+                    locked_until: None,
                     outcome: None,
                 });
             }
@@ -403,7 +405,11 @@ impl World {
             {
                 let deleted = u32::try_from(pod.delete.len()).unwrap();
                 let outcome = if self.is_store_ready && !self.random.one_in(10) {
-                    Outcome::Succeeded(TaskResult::Pruned { deleted, locked: 0 })
+                    Outcome::Succeeded(TaskResult::Pruned {
+                        deleted,
+                        locked: Vec::new(),
+                        locked_until: None,
+                    })
                 } else {
                     Outcome::Failed(TaskFailure {
                         reason: FailureReason::Unreachable,
