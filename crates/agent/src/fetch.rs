@@ -11,6 +11,7 @@ use evenkeel_archive::reader::{fetch as download, read_manifest};
 use evenkeel_archive::tasks::{FailureReason, FetchTask};
 
 use crate::AgentFailure;
+use crate::certificates::write_certificates;
 use crate::etcd;
 use crate::space::require_free;
 use crate::spool::blocking;
@@ -50,7 +51,11 @@ pub async fn fetch(store: &ArchiveStore, task: &FetchTask) -> Result<(), AgentFa
     if verified.is_err() {
         remove(&task.file)?;
     }
-    verified
+    verified?;
+    match &task.certificates {
+        Some(dir) => write_certificates(dir),
+        None => Ok(()),
+    }
 }
 
 fn verify(path: &Path, manifest: &Manifest) -> Result<(), AgentFailure> {

@@ -40,6 +40,7 @@ fn reason(engine: &str, from: &str, to: &str) -> Option<FailureReason> {
         engine: "etcd".to_owned(),
         version: to.to_owned(),
         space_percent: 220,
+        certificates: None,
     };
     let checked = check_supported(&manifest(engine, from), &task);
     checked.err().map(|failure| failure.reason)

@@ -1,6 +1,7 @@
 //! The agent: the program that runs inside pods and moves data between an application and a store of backups. It executes one
 //! task of [`evenkeel_archive::tasks`] and ends.
 
+mod certificates;
 pub mod etcd;
 mod failure;
 pub mod fetch;

@@ -146,6 +146,10 @@ pub struct FetchTask {
     pub version: String,
     /// The number of bytes that the restore needs per byte of data, in percent; checked against the free space.
     pub space_percent: u32,
+    /// The directory to which a new CA and a certificate for 127.0.0.1 are written, for an application that serves the data in
+    /// the same pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificates: Option<PathBuf>,
 }
 
 /// The last step of a restore.
@@ -168,6 +172,10 @@ pub struct EtcdDrillTask {
     pub location: String,
     /// The URL of the restored etcd, on loopback.
     pub endpoint: String,
+    /// The directory with `ca.crt`, `tls.crt` and `tls.key`, if the URL is https. The certificate is one of the user `root`: the
+    /// data of a cluster that requires authentication can be compared without a password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<PathBuf>,
     /// When the drill began, in RFC 3339.
     pub started_at: String,
 }

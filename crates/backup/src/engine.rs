@@ -61,6 +61,8 @@ pub struct DrillParts {
     pub restore: Value,
     /// The container that serves the restored data on loopback, named [`crate::schedule::drill_pod::SERVE`].
     pub serve: Value,
+    /// The directory for certificates of the application and of the task, if they need some.
+    pub certificates: Option<PathBuf>,
     /// The task that compares the data.
     pub compare: Task,
     /// The nodes and pull Secrets of the cluster's own pods, from [`crate::agent_pod::placement`].

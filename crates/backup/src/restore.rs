@@ -74,6 +74,7 @@ impl RestorePod<'_> {
             engine: self.engine.to_owned(),
             version: self.version.clone(),
             space_percent: self.space_percent,
+            certificates: None,
         }))?;
         let install = self.request(Task::Install(InstallTask {
             from: TEMPORARY_PATH.into(),

@@ -37,9 +37,10 @@ pub(crate) async fn connect(
     open(url, endpoint, timeout).await
 }
 
-/// Connects to a member on loopback, without TLS.
+/// Connects to a member on loopback, with mutual TLS if a directory with certificates is given.
 pub(crate) async fn connect_on_loopback(
     url: &str,
+    tls: Option<&Path>,
     timeout: Duration,
 ) -> Result<Client, AgentFailure> {
     let uri = parse(url)?;
@@ -48,10 +49,16 @@ pub(crate) async fn connect_on_loopback(
     let is_loopback = host
         .parse::<std::net::IpAddr>()
         .is_ok_and(|ip| ip.is_loopback());
-    if uri.scheme_str() != Some("http") || !is_loopback {
+    if !is_loopback {
         return Err(invalid(format!(
-            "The URL {url} is not http on a loopback address."
+            "The URL {url} is not on a loopback address."
         )));
+    }
+    if let Some(tls) = tls {
+        return connect(url, tls, timeout).await;
+    }
+    if uri.scheme_str() != Some("http") {
+        return Err(invalid(format!("The URL {url} is not http.")));
     }
     open(url, endpoint(url)?, timeout).await
 }

@@ -44,14 +44,14 @@ pub async fn drill(store: &ArchiveStore, task: &EtcdDrillTask) -> Result<TaskRes
         ));
     }
     let expected = EtcdVerification::of(&manifest)?;
-    if expected.contents.has_auth {
+    if expected.contents.has_auth && task.tls.is_none() {
         return Err(AgentFailure::new(
             FailureReason::NotSupported,
-            "The cluster requires authentication, and the drill has no password. The backup was downloaded, verified and \
-             restored, and its keys were not compared.",
+            "The cluster requires authentication, and the drill has no certificate. The backup was downloaded, verified and \
+             restored, and its keys were not compared. Use the agent of the operator's version.",
         ));
     }
-    let client = wait_until_serving(&task.endpoint).await?;
+    let client = wait_until_serving(task).await?;
     let seconds = Timestamp::now().duration_since(started_at).as_secs();
     tracing::info!(seconds, "restored etcd serves");
     let average = manifest.plain.size / expected.contents.keys.unwrap_or(1).max(1);
@@ -78,9 +78,10 @@ pub async fn drill(store: &ArchiveStore, task: &EtcdDrillTask) -> Result<TaskRes
 }
 
 /// Connects and reads until etcd answers a linearizable read.
-async fn wait_until_serving(url: &str) -> Result<Client, AgentFailure> {
+async fn wait_until_serving(task: &EtcdDrillTask) -> Result<Client, AgentFailure> {
+    let (url, tls) = (&task.endpoint, task.tls.as_deref());
     loop {
-        let failure = match connect_on_loopback(url, REQUEST_TIMEOUT).await {
+        let failure = match connect_on_loopback(url, tls, REQUEST_TIMEOUT).await {
             Ok(mut client) => match call("read", REQUEST_TIMEOUT, client.get(ALL, None)).await {
                 Ok(_) => return Ok(client),
                 Err(failure) => failure,

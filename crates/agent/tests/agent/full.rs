@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use evenkeel_agent::etcd::contents::SnapshotContents;
 use evenkeel_archive::tasks::{FailureReason, FetchTask, Task};
 
+use crate::authentication::drill_without_password;
 use crate::faults::{assert_failed, in_mid_stream};
 use crate::round_trip::{round_trip, write_history};
 use crate::scene::{Scene, random};
@@ -17,6 +18,12 @@ fn a_snapshot_of_3_5_is_restored_and_proven() {
 #[test]
 fn a_snapshot_of_3_7_is_restored_and_proven() {
     round_trip("3.7.3");
+}
+
+#[test]
+fn backups_of_3_5_and_3_7_with_authentication_are_proven() {
+    drill_without_password("3.5.35");
+    drill_without_password("3.7.3");
 }
 
 #[test]
@@ -47,6 +54,7 @@ fn a_damaged_real_snapshot_neither_panics_nor_loops() {
         engine: "etcd".to_owned(),
         version: scene.version.clone(),
         space_percent: 100,
+        certificates: None,
     }));
     let good = std::fs::read(&file).unwrap();
     let database = good.len() - 32;

@@ -5,6 +5,7 @@
     reason = "helpers of tests end a test at the first error"
 )]
 
+mod authentication;
 mod crc;
 mod faults;
 mod full;

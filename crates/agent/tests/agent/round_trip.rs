@@ -75,20 +75,22 @@ fn under_load<T>(scene: &Scene, work: impl FnOnce() -> T) -> T {
     result
 }
 
-fn fetch_task(scene: &Scene, location: &str) -> FetchTask {
+pub(crate) fn fetch_task(scene: &Scene, location: &str) -> FetchTask {
     FetchTask {
         location: location.to_owned(),
         file: scene.path("snapshot.db"),
         engine: "etcd".to_owned(),
         version: scene.version.clone(),
         space_percent: 220,
+        certificates: None,
     }
 }
 
-fn drill_task(location: &str, url: &str) -> Task {
+pub(crate) fn drill_task(location: &str, url: &str) -> Task {
     Task::DrillEtcd(EtcdDrillTask {
         location: location.to_owned(),
         endpoint: url.to_owned(),
+        tls: None,
         started_at: jiff::Timestamp::now().to_string(),
     })
 }
@@ -165,19 +167,19 @@ pub(crate) fn round_trip(version: &str) {
     ));
 }
 
-fn manifest_file(scene: &Scene) -> PathBuf {
+pub(crate) fn manifest_file(scene: &Scene) -> PathBuf {
     let mut files = scene.stored_files();
     files.retain(|path| path.ends_with("manifest.json"));
     assert_eq!(files.len(), 1, "{files:?}");
     files.remove(0)
 }
 
-fn manifest(scene: &Scene) -> Value {
+pub(crate) fn manifest(scene: &Scene) -> Value {
     serde_json::from_slice(&std::fs::read(manifest_file(scene)).unwrap()).unwrap()
 }
 
 /// Writes a changed manifest with a right checksum.
-fn write_manifest(path: &Path, mut manifest: Value) {
+pub(crate) fn write_manifest(path: &Path, mut manifest: Value) {
     manifest.as_object_mut().unwrap().remove("sha256");
     let manifest: Manifest = serde_json::from_value(manifest).unwrap();
     std::fs::write(path, manifest.encode().unwrap()).unwrap();

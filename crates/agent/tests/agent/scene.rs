@@ -181,6 +181,10 @@ impl Scene {
     }
 
     pub(crate) fn agent(&self, request: &Request) -> Cmd {
+        self.agent_with_log(request, "trace")
+    }
+
+    pub(crate) fn agent_with_log(&self, request: &Request, level: &str) -> Cmd {
         let path = self.path("request.json");
         std::fs::write(&path, serde_json::to_string(request).unwrap()).unwrap();
         let _ = std::fs::remove_file(self.path("result.json"));
@@ -191,7 +195,7 @@ impl Scene {
             .arg(self.path("result.json"))
             .arg("--work")
             .arg(self.path("work"))
-            .args(["--log", "trace"])
+            .args(["--log", level])
     }
 
     /// Writes this many keys with values of this size.
@@ -243,8 +247,25 @@ impl Scene {
         let etcd = start_etcd(&self.programs, data, &url, address, &[]);
         (etcd, url)
     }
+
+    /// Starts etcd on restored data as a drill does: on 127.0.0.1, with certificates that the agent has written. Returns its URL.
+    pub(crate) fn start_drilled(&self, data: &Path, certificates: &Path) -> (Process, String) {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("https://{}", free.local_addr().unwrap());
+        drop(free);
+        let tls = |name: &str| certificates.join(name).display().to_string();
+        let options = [
+            format!("--cert-file={}", tls("tls.crt")),
+            format!("--key-file={}", tls("tls.key")),
+            format!("--trusted-ca-file={}", tls("ca.crt")),
+            "--client-cert-auth".to_owned(),
+        ];
+        let etcd = start_etcd(&self.programs, data, &url, fresh_address(), &options);
+        (etcd, url)
+    }
 }
 
+/// Starts etcd. Its log has the name of the data directory.
 fn start_etcd(
     programs: &Path,
     data: &Path,

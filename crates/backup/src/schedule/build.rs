@@ -163,6 +163,7 @@ pub fn drill_pod(
         engine: drill.engine.to_owned(),
         version: parts.version.clone(),
         space_percent: SPACE_PERCENT,
+        certificates: parts.certificates.clone(),
     });
     let annotations: BTreeMap<String, String> = [
         (labels::REQUEST, request(fetch)?),

@@ -52,7 +52,9 @@ fn drill() -> Pod {
         version: "3.6.16".to_owned(),
         restore: json!({ "name": "restore", "image": "etcd:1" }),
         serve: json!({ "name": "serve", "image": "etcd:1" }),
+        certificates: None,
         compare: Task::DrillEtcd(EtcdDrillTask {
+            tls: None,
             location: location("b1"),
             endpoint: "http://127.0.0.1:2379".to_owned(),
             started_at: "2026-11-18T12:01:00Z".to_owned(),

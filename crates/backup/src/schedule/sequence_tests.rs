@@ -244,7 +244,9 @@ impl BackupEngine for FakeEngine {
             version: "3.6.16".to_owned(),
             restore: json!({ "name": "restore" }),
             serve: json!({ "name": "serve" }),
+            certificates: None,
             compare: Task::DrillEtcd(EtcdDrillTask {
+                tls: None,
                 location: source.location,
                 endpoint: "http://127.0.0.1:2379".to_owned(),
                 started_at: source.started_at,

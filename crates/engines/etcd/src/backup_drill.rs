@@ -1,6 +1,8 @@
 //! Drills: the containers that restore a backup with the version of etcd that the cluster runs, and serve the restored data on
 //! loopback. No revision is skipped, so that the data can be compared with the backup.
 
+use std::path::PathBuf;
+
 use evenkeel_archive::tasks::{EtcdDrillTask, Task};
 use evenkeel_backup::agent_pod::{WORK_PATH, container_security, placement};
 use evenkeel_backup::schedule::drill_pod::{RESTORE, SERVE};
@@ -16,7 +18,7 @@ use crate::observe::objects;
 /// The name of the restored member.
 const MEMBER: &str = "drill";
 /// The URLs of the restored member. Other pods cannot reach them.
-const CLIENT_URL: &str = "http://127.0.0.1:2379";
+const CLIENT_URL: &str = "https://127.0.0.1:2379";
 const PEER_URL: &str = "http://127.0.0.1:2380";
 
 /// Reads a cluster, and returns the containers of a drill. Returns `None` if the cluster does not exist.
@@ -42,6 +44,8 @@ pub fn drill_parts(desired: &DesiredCluster, source: DrillSource) -> DrillParts 
         started_at,
     } = source;
     let data = directory.display().to_string();
+    let certificates = PathBuf::from(WORK_PATH).join("tls");
+    let tls = |name: &str| certificates.join(name).display().to_string();
     let restore = [
         "snapshot".to_owned(),
         "restore".to_owned(),
@@ -61,6 +65,11 @@ pub fn drill_parts(desired: &DesiredCluster, source: DrillSource) -> DrillParts 
         format!("--initial-advertise-peer-urls={PEER_URL}"),
         format!("--initial-cluster={MEMBER}={PEER_URL}"),
         format!("--initial-cluster-token={MEMBER}"),
+        // The agent is the user root of the restored data, by its certificate: the data may require authentication.
+        format!("--cert-file={}", tls("tls.crt")),
+        format!("--key-file={}", tls("tls.key")),
+        format!("--trusted-ca-file={}", tls("ca.crt")),
+        "--client-cert-auth".to_owned(),
         // As the members', so that a large backup raises no alarm.
         format!("--quota-backend-bytes={}", desired.quota),
     ];
@@ -68,9 +77,11 @@ pub fn drill_parts(desired: &DesiredCluster, source: DrillSource) -> DrillParts 
         version: desired.version.to_string(),
         restore: container(desired, RESTORE, "/usr/local/bin/etcdutl", &restore),
         serve: container(desired, SERVE, "/usr/local/bin/etcd", &serve),
+        certificates: Some(certificates.clone()),
         compare: Task::DrillEtcd(EtcdDrillTask {
             location,
             endpoint: CLIENT_URL.to_owned(),
+            tls: Some(certificates.clone()),
             started_at,
         }),
         placement: placement(

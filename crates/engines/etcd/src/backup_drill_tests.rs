@@ -43,6 +43,13 @@ fn the_restored_data_is_served_on_loopback_only() {
         (task.endpoint.as_str(), task.location.as_str()),
         (CLIENT_URL, "place")
     );
+    // Authentication of the restored data asks for a certificate, which the pod makes for itself.
+    assert_eq!(task.tls, parts.certificates);
+    let args = parts.serve["args"].to_string();
+    assert!(
+        args.contains("--client-cert-auth") && args.contains("=/work/tls/ca.crt"),
+        "{args}"
+    );
     for container in [&parts.serve, &parts.restore] {
         let mounts = container["volumeMounts"].as_array().unwrap();
         assert_eq!(mounts.len(), 1, "no credentials of the store");
