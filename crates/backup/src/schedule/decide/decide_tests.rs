@@ -467,14 +467,14 @@ fn the_first_complete_backup_is_drilled_at_once_and_then_on_schedule() {
 
     let mut facts = with_drills();
     assert!(decide(&facts).is_noop());
-    facts.now = at("2026-11-19T00:20:00Z");
+    facts.now = at("2026-11-20T00:20:00Z");
     facts
         .backups
-        .push(backup(at("2026-11-19T00:00:00Z"), BackupPhase::Complete));
-    let due = at("2026-11-19T00:00:00Z");
+        .push(backup(at("2026-11-20T00:00:00Z"), BackupPhase::Complete));
+    let due = at("2026-11-20T00:00:00Z");
     assert_eq!(
         drilled(&facts),
-        Some(("orders-20261119t000000z".to_owned(), due))
+        Some(("orders-20261120t000000z".to_owned(), due))
     );
 }
 

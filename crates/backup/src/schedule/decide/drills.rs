@@ -1,9 +1,10 @@
-//! Drills: the newest backup is restored in a pod, and the restored data is compared. A drill that cannot run says nothing
-//! about the backup, and is tried again at growing intervals.
+//! Drills: the newest backup, and in about every fourth drill an older one, is restored in a pod, and the restored data is
+//! compared. A drill that cannot run says nothing about the backup, and is tried again at growing intervals.
 
 use evenkeel_api::DrillResult;
 use evenkeel_runtime::{Observed, UnixTime};
 
+use super::super::cron::Cron;
 use super::super::facts::{
     BackupFacts, DrillPodFacts, DrillPodState, DrillRecord, ScheduleFacts, drill_pod_name,
 };
@@ -18,6 +19,11 @@ const MIN_RETRY_SECONDS: i64 = 300;
 const MAX_RETRY_SECONDS: i64 = 21_600;
 /// How long a drill may take after its due time before the last result counts as outdated. It includes retries.
 const OVERDUE_GRACE_SECONDS: i64 = 7_200;
+/// One of this many drills restores an older backup: data in a store may decay, or may be readable by no later version.
+const DRILLS_PER_OLDER_BACKUP: i64 = 4;
+const DAY_SECONDS: i64 = 86_400;
+/// The mean length of a month.
+const MONTH_SECONDS: i64 = 2_629_746;
 
 /// The evaluated drills.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +76,7 @@ pub(super) fn evaluate(facts: &ScheduleFacts, policy: Option<&ValidPolicy>, runs
     let Some(due) = due_drill(facts, last_due, &mut drills) else {
         return drills;
     };
-    let Some(backup) = facts.newest_good().filter(|backup| !backup.is_terminating) else {
+    let Some(backup) = choose(facts, cron, due, drills.last.as_ref()) else {
         drills.waits.push(ScheduleWait::NothingToDrill);
         return drills;
     };
@@ -117,8 +123,12 @@ fn due_drill(
     match last.result {
         DrillResult::Proven => None,
         DrillResult::Damaged => {
-            let finished = good.and_then(|it| it.finished_at)?;
-            (finished > last.at).then_some(finished.min(facts.now))
+            let newest = good?.finished_at?;
+            let mut backups = facts.backups.iter();
+            let damaged = backups.find(|backup| backup.name == last.backup);
+            // If an older backup is damaged, the newest one is restored at once.
+            let is_older = damaged.is_some_and(|backup| backup.finished_at < Some(newest));
+            (is_older || newest > last.at).then(|| newest.max(last.at).min(facts.now))
         }
         DrillResult::NotRun => {
             // The delay doubles: it is the time that has passed since the due time.
@@ -133,6 +143,40 @@ fn due_drill(
             None
         }
     }
+}
+
+/// Returns the backup that is restored: the newest one, or in every few drills an older one. An older one tells little about
+/// what can be recovered now, so it has its turn only if the last drill has proven a backup.
+fn choose<'f>(
+    facts: &'f ScheduleFacts,
+    cron: &Cron,
+    due: UnixTime,
+    last: Option<&DrillRecord>,
+) -> Option<&'f BackupFacts> {
+    let newest = facts.newest_good().filter(|it| !it.is_terminating)?;
+    let is_proven = last.is_some_and(|last| last.result == DrillResult::Proven);
+    if !is_proven || number_of(cron, due) % DRILLS_PER_OLDER_BACKUP != 0 {
+        return Some(newest);
+    }
+    let older = facts.own().filter(|backup| {
+        backup.is_good() && !backup.is_terminating && backup.finished_at < newest.finished_at
+    });
+    // Those that were never restored come first.
+    let next = older.min_by_key(|backup| (backup.proven, backup.finished_at, &backup.name));
+    Some(next.unwrap_or(newest))
+}
+
+/// Returns the number of a drill, from its due time alone, so that no count is stored. The numbers of regular drills follow
+/// each other, also over changes of clocks; those of irregular ones do so about.
+fn number_of(cron: &Cron, due: UnixTime) -> i64 {
+    let interval = cron.next_after(due).map_or(DAY_SECONDS, |it| it.0 - due.0);
+    let days = (interval + DAY_SECONDS / 2) / DAY_SECONDS;
+    let interval = match days {
+        0 => interval.max(1),
+        28..=31 => MONTH_SECONDS,
+        days => days * DAY_SECONDS,
+    };
+    (due.0 + interval / 2).div_euclid(interval)
 }
 
 /// Returns the reason why no drill can start now.
@@ -234,3 +278,7 @@ fn evaluate_overdue(facts: &ScheduleFacts, policy: &ValidPolicy, drills: &mut Dr
     drills.is_overdue = overdue_at <= facts.now;
     drills.wakes.push(overdue_at);
 }
+
+#[cfg(test)]
+#[path = "drills_tests.rs"]
+mod tests;
