@@ -207,10 +207,7 @@ async fn execute_task(
                 summary: BackupSummary::of(&manifest),
             })
         }
-        Task::List => {
-            list::print(&open()?).await?;
-            Ok(TaskResult::Done)
-        }
+        Task::List => list::print(&open()?).await,
     }
 }
 

@@ -49,7 +49,15 @@ pub(crate) struct Found {
 
 /// Lists all backups of the store, by location. Objects that are not part of a backup are ignored.
 pub async fn list(store: &ArchiveStore) -> Result<Vec<ListedBackup>, StoreError> {
-    read_all(store, find(store, ROOT).await?).await
+    list_as(store, |backup| backup).await
+}
+
+/// Lists all backups of the store, by location, each converted at once: a manifest can be large.
+pub async fn list_as<T>(
+    store: &ArchiveStore,
+    convert: impl Fn(ListedBackup) -> T,
+) -> Result<Vec<T>, StoreError> {
+    read_all(store, find(store, ROOT).await?, convert).await
 }
 
 /// Lists the backups of one history of one cluster.
@@ -57,7 +65,7 @@ pub async fn list_lineage(
     store: &ArchiveStore,
     lineage: &LineagePath,
 ) -> Result<Vec<ListedBackup>, StoreError> {
-    read_all(store, find(store, &lineage.to_string()).await?).await
+    read_all(store, find(store, &lineage.to_string()).await?, |it| it).await
 }
 
 /// Finds the objects of all backups below a key.
@@ -81,16 +89,18 @@ pub(crate) async fn find(
     Ok(found)
 }
 
-async fn read_all(
+async fn read_all<T>(
     store: &ArchiveStore,
     found: BTreeMap<BackupLocation, Found>,
-) -> Result<Vec<ListedBackup>, StoreError> {
+    convert: impl Fn(ListedBackup) -> T,
+) -> Result<Vec<T>, StoreError> {
+    let convert = &convert;
     futures::stream::iter(found)
         .map(|(location, found)| async move {
-            Ok(ListedBackup {
+            Ok(convert(ListedBackup {
                 state: state(store, &location, found).await?,
                 location,
-            })
+            }))
         })
         .buffered(MANIFESTS_IN_FLIGHT)
         .try_collect()

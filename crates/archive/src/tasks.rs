@@ -231,6 +231,15 @@ pub enum TaskResult {
         /// The number of keys that were compared.
         keys: u64,
     },
+    /// Backups were listed in the log.
+    Listed {
+        /// The number of listed backups.
+        listed: u32,
+        /// The number of older backups that the log has no room for.
+        omitted: u32,
+        /// The SHA-256 of the lines, each with its line feed, in hexadecimal digits.
+        sha256: String,
+    },
     /// Backups were deleted.
     Pruned {
         /// The number of deleted backups.

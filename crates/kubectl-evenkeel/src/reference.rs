@@ -280,6 +280,7 @@ mod tests {
             items: vec![StoredBackupReport::default()],
             imported: vec![String::new()],
             not_imported: vec![String::new()],
+            omitted: 0,
         };
         for value in [
             serde_json::to_value(result).unwrap(),

@@ -102,8 +102,8 @@ async fn list_and_import(
         // The store may still be readable, for example if only writes are denied.
         eprintln!("note: BackupStore {} is not Ready: {reason}", options.store);
     }
-    let log = read_listing(connection, options.store, times).await?;
-    let mut items = stored::parse(&log);
+    let listing = read_listing(connection, options.store, times).await?;
+    let mut items = stored::parse(&listing.log);
     items.retain(|item| {
         options
             .cluster
@@ -127,6 +127,7 @@ async fn list_and_import(
         items,
         imported,
         not_imported: imports.skipped,
+        omitted: listing.omitted,
     })
 }
 
@@ -146,12 +147,20 @@ async fn import(connection: &Connection, backup: &Backup) -> Result<(), CliError
     }
 }
 
+/// The log of a pod that has listed a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Listing {
+    log: String,
+    /// The number of older backups that are not in the log.
+    omitted: u64,
+}
+
 /// Asks the operator for a listing, and returns the log of the pod that made it.
 async fn read_listing(
     connection: &Connection,
     store: &str,
     times: ListTimes,
-) -> Result<String, CliError> {
+) -> Result<Listing, CliError> {
     let id = request_id();
     let stores: Api<BackupStore> =
         Api::namespaced(connection.client.clone(), &connection.namespace);
@@ -175,7 +184,7 @@ async fn wait_for_log(
     store: &str,
     id: &str,
     times: ListTimes,
-) -> Result<String, CliError> {
+) -> Result<Listing, CliError> {
     let pods: Api<Pod> = Api::namespaced(connection.client.clone(), &connection.namespace);
     let of_store = ListParams::default().labels(&format!(
         "{}={store},{}={LIST_TASK}",
@@ -197,7 +206,11 @@ async fn wait_for_log(
             None if elapsed > times.start => return Err(not_started(store, elapsed)),
             None => "waiting for the operator to start the agent".to_owned(),
             Some(pod) => match phase(pod) {
-                "Succeeded" => return read_log(&pods, pod).await,
+                "Succeeded" => {
+                    let log = read_log(&pods, pod).await?;
+                    let omitted = verified(store, pod, &log)?;
+                    return Ok(Listing { log, omitted });
+                }
                 "Failed" => return Err(failed(store, pod)),
                 "Running" => "the agent reads the store".to_owned(),
                 _ => pending_text(pod),
@@ -243,6 +256,32 @@ async fn read_log(pods: &Api<Pod>, pod: &Pod) -> Result<String, CliError> {
         pods.logs(&name, &params),
     )
     .await
+}
+
+/// Compares a log with the outcome of the agent: the kubelet may have rotated its beginning away. Returns the number of backups
+/// that the agent has left out. An agent of an older release reports nothing.
+fn verified(store: &str, pod: &Pod, log: &str) -> Result<u64, CliError> {
+    let message = terminated(pod).and_then(|it| it.message.as_deref());
+    let outcome: Option<Value> = message.and_then(|it| serde_json::from_str(it).ok());
+    let listed = outcome
+        .as_ref()
+        .and_then(|it| it.pointer("/succeeded/listed"));
+    let Some(listed) = listed else {
+        return Ok(0);
+    };
+    let (count, digest) = stored::checksum(log);
+    let expected = listed["listed"].as_u64();
+    if expected == Some(count) && listed["sha256"] == digest.as_str() {
+        return Ok(listed["omitted"].as_u64().unwrap_or_default());
+    }
+    Err(CliError::new(format!(
+        "cannot list BackupStore {store}: the agent has listed {} backups, and its log has {count} of them or others",
+        expected.unwrap_or_default()
+    ))
+    .help(
+        "the kubelet may have rotated the log: try again, raise containerLogMaxSize of the kubelet, or use a store or a prefix of \
+         its own for each cluster",
+    ))
 }
 
 fn not_started(store: &str, elapsed: Duration) -> CliError {

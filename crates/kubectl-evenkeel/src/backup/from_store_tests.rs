@@ -37,7 +37,7 @@ fn store() -> Value {
         "spec": { "volume": { "claim": "backups" } } })
 }
 
-async fn wait(api: &FakeApi) -> Result<String, CliError> {
+async fn wait(api: &FakeApi) -> Result<Listing, CliError> {
     wait_for_log(&api.connection(), "prod", "id", NO_DELAY).await
 }
 
@@ -55,7 +55,41 @@ async fn the_log_is_read_when_the_pod_of_the_request_has_succeeded() {
         )
         .on(PODS, 200, list([other, succeeded()]))
         .on(&format!("{PODS}/prod-list-1/log"), 200, json!("lines\n"));
-    assert_eq!(wait(&api).await.as_deref(), Ok("lines\n"));
+    assert_eq!(wait(&api).await.unwrap().log, "lines\n");
+}
+
+#[tokio::test]
+async fn a_log_that_has_lost_its_beginning_is_an_error() {
+    let lines: Vec<_> = (0..3)
+        .map(|index| {
+            format!(
+                "{}\n",
+                json!({ "location": format!("{LOCATION}{index}"), "state": "Complete" })
+            )
+        })
+        .collect();
+    let log = |lines: &[String]| format!("{{\"level\":\"INFO\"}}\n{}", lines.concat());
+    let (listed, sha256) = stored::checksum(&log(&lines));
+    let outcome =
+        json!({ "succeeded": { "listed": { "listed": listed, "omitted": 7, "sha256": sha256 } } });
+    let ended = json!({ "exitCode": 0, "message": outcome.to_string() });
+    let read = async |lines: &[String]| {
+        let api = FakeApi::default();
+        api.on(PODS, 200, list([pod("Succeeded", ended.clone())]))
+            .on(&format!("{PODS}/prod-list-1/log"), 200, json!(log(lines)));
+        wait(&api).await
+    };
+    assert_eq!(read(&lines).await.unwrap().omitted, 7);
+    let error = read(&lines[1..]).await.unwrap_err();
+    assert!(
+        error
+            .message
+            .contains("has listed 3 backups, and its log has 2"),
+        "{error}"
+    );
+    // Another content with the same number of lines.
+    let other = [lines[1].clone(), lines[1].clone(), lines[2].clone()];
+    assert!(read(&other).await.is_err());
 }
 
 #[tokio::test]

@@ -59,6 +59,8 @@ pub(crate) struct StoredBackupList {
     pub(crate) imported: Vec<String>,
     /// The backups that were not imported, and why.
     pub(crate) not_imported: Vec<String>,
+    /// The number of older backups in the store that are not listed, because the log of the agent has no room for them.
+    pub(crate) omitted: u64,
 }
 
 /// A backup in a store.

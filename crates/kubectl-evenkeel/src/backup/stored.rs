@@ -31,6 +31,22 @@ pub(super) fn parse(log: &str) -> Vec<StoredBackupReport> {
     backups
 }
 
+/// Returns the number of the lines of backups in a log, and the SHA-256 of these lines.
+pub(super) fn checksum(log: &str) -> (u64, String) {
+    let (mut hash, mut count) = (Sha256::new(), 0);
+    let lines = log.lines().filter(|line| parse_line(line).is_some());
+    for line in lines {
+        hash.update(line);
+        hash.update("\n");
+        count += 1;
+    }
+    let digest = hash.finalize();
+    (
+        count,
+        digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+    )
+}
+
 fn parse_line(line: &str) -> Option<StoredBackupReport> {
     let line: Value = serde_json::from_str(line).ok()?;
     let text = |pointer: &str| line.pointer(pointer)?.as_str().map(str::to_owned);

@@ -170,6 +170,7 @@ fn the_table_says_how_to_import_and_what_follows() {
             .collect(),
         imported: Vec::new(),
         not_imported: Vec::new(),
+        omitted: 0,
     };
     let render = |list: &_| stored_text::text(list, false, Terminal::new(ColorMode::Never));
     let name = derived_name(NEW);

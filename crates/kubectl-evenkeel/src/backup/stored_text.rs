@@ -22,6 +22,13 @@ pub(super) fn text(list: &StoredBackupList, is_wide: bool, terminal: Terminal) -
     let columns = columns(list, is_wide, now);
     let mut text = table(columns, &severities, &OPTIONAL_COLUMNS, is_wide, terminal);
     let mut more = problems(list, is_wide, terminal);
+    if list.omitted > 0 {
+        let omitted = format!(
+            "{} older backups in the store are not listed: a listing has at most 8 MiB",
+            list.omitted
+        );
+        more.push_str(&terminal.field("Note", &omitted));
+    }
     for skipped in &list.not_imported {
         more.push_str(&terminal.field("Note", skipped));
     }
