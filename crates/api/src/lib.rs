@@ -24,6 +24,7 @@ pub use backup::store::{
     BackupStore, BackupStoreSpec, BackupStoreStatus, CaReference, S3Credentials, S3Encryption,
     S3Store, StorePods, VolumeStore, WebIdentity,
 };
+pub use backup::summary::ClusterBackupStatus;
 pub use backup::{ClusterKind, ClusterReference};
 pub use common::maintenance::{Day, Maintenance, MaintenanceWindow};
 pub use common::rejection::{Rejection, RejectionEffect};

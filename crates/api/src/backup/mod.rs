@@ -4,6 +4,7 @@ pub mod labels;
 pub mod resource;
 pub mod schedule;
 pub mod store;
+pub mod summary;
 
 use kube::KubeSchema;
 use kube::core::Rule;

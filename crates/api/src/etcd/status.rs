@@ -9,6 +9,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::backup::summary::ClusterBackupStatus;
 use crate::common::lenient;
 use crate::common::schema::for_users;
 
@@ -188,6 +189,14 @@ pub struct EtcdClusterStatus {
     )]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["secret".to_owned()]))]
     pub certificates: Vec<CertificateStatus>,
+    /// The backups, if spec.backup is set.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "ClusterBackupStatus")]
+    pub backup: Option<ClusterBackupStatus>,
 }
 
 /// The further failures that a cluster tolerates while clients can still write.

@@ -4,6 +4,7 @@
 //! Pure, and without values that change by themselves: the status of a converged cluster is never
 //! written again.
 
+mod backup;
 pub(crate) mod cause;
 mod conditions;
 mod events;
@@ -123,6 +124,7 @@ pub fn status(
         member_list: members,
         retained_volumes: retained_volumes(&context),
         certificates: certificates(observed),
+        backup: backup::summary(observed, old.backup.as_ref()),
     }
 }
 
