@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::Path;
 use std::{env, fs};
 
-use evenkeel_api::{Backup, BackupSchedule, BackupStore, EtcdCluster};
+use evenkeel_api::{Backup, BackupSchedule, BackupStore, EtcdCluster, Restore};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::CustomResourceExt;
 
@@ -28,6 +28,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         BackupSchedule::crd(),
         BackupStore::crd(),
         EtcdCluster::crd(),
+        Restore::crd(),
     ]
 }
 

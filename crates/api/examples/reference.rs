@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
 
-use evenkeel_api::{Backup, BackupSchedule, BackupStore, EtcdCluster};
+use evenkeel_api::{Backup, BackupSchedule, BackupStore, EtcdCluster, Restore};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
@@ -21,6 +21,7 @@ pub fn files() -> Result<Vec<(String, String)>, Box<dyn Error>> {
         BackupSchedule::crd(),
         BackupStore::crd(),
         EtcdCluster::crd(),
+        Restore::crd(),
     ];
     let file = |definition: CustomResourceDefinition| {
         let name = format!("{}.md", definition.spec.names.kind.to_lowercase());

@@ -16,6 +16,9 @@ pub mod etcd;
 pub use backup::resource::{
     Backup, BackupPhase, BackupSpec, BackupStatus, DamagedStatus, FailedAttempt, ProvenStatus,
 };
+pub use backup::restore::{
+    Restore, RestorePhase, RestoreProgress, RestoreSource, RestoreSpec, RestoreStatus,
+};
 pub use backup::schedule::{
     BackupPolicy, BackupResultStatus, BackupSchedule, BackupScheduleSpec, BackupScheduleStatus,
     DrillResult, DrillResultStatus, DrillStatus, IfMissed, KeepPolicy,

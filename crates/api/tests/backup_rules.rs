@@ -2,7 +2,7 @@
 //! tests that install the definitions cover that.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use evenkeel_api::{Backup, BackupSchedule, BackupStore};
+use evenkeel_api::{Backup, BackupSchedule, BackupStore, Restore};
 use kube::core::CustomResourceExt;
 use kube_cel::{CompiledSchema, Validator, apply_defaults, compile_schema};
 use serde_json::{Value, json};
@@ -186,6 +186,55 @@ fn a_schedule_is_a_cron_expression_or_a_word() {
 }
 
 #[test]
+fn a_restore_names_the_cluster_id_that_it_gives_up_and_keeps_its_source() {
+    let definition = Definition::of::<Restore>();
+    let spec = |change: fn(&mut Value)| {
+        let mut spec = json!({ "cluster": { "name": "orders" }, "from": { "backup": "nightly" },
+            "replaces": "9c1f4e5a0b7d2c11" });
+        change(&mut spec);
+        spec
+    };
+    let id = Some("must be the ID of the cluster that is given up");
+    let backup = Some("must be the name of a Backup");
+    let duration = Some("must be a duration");
+    definition.check(&[
+        (spec(|_| ()), None),
+        (spec(|it| it["undo"] = json!(true)), None),
+        (spec(|it| it["replaces"] = json!("5")), None),
+        (spec(|it| it["replaces"] = json!("9C1F")), id),
+        (spec(|it| it["replaces"] = json!("0x9c1f")), id),
+        (spec(|it| it["replaces"] = json!("orders")), id),
+        (spec(|it| it["from"]["backup"] = json!("Nightly")), backup),
+        (spec(|it| it["from"]["backup"] = json!("a.b")), backup),
+        (spec(|it| it["keepOldDataFor"] = json!("0")), duration),
+        (spec(|it| it["keepOldDataFor"] = json!("8760h")), None),
+        (
+            spec(|it| it["keepOldDataFor"] = json!("8761h")),
+            Some("must be at most 8760h"),
+        ),
+        (spec(|it| it["keepOldDataFor"] = json!("soon")), duration),
+    ]);
+    let old = spec(|_| ());
+    let violations = |change: fn(&mut Value)| {
+        let new = spec(change);
+        definition.violations("back", &new, Some(&old))
+    };
+    assert!(violations(|_| ()).is_empty());
+    assert!(violations(|it| it["undo"] = json!(true)).is_empty());
+    assert!(violations(|it| it["keepOldDataFor"] = json!("96h")).is_empty());
+    for found in [
+        violations(|it| it["replaces"] = json!("77aa")),
+        violations(|it| it["from"]["backup"] = json!("weekly")),
+        violations(|it| it["cluster"]["name"] = json!("baskets")),
+    ] {
+        assert!(
+            found.iter().any(|it| it.contains("are immutable")),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
 fn names_leave_room_for_the_pods_that_are_named_after_them() {
     let backup = json!({ "cluster": { "name": "orders" }, "store": "prod" });
     let schedule =
@@ -201,4 +250,8 @@ fn names_leave_room_for_the_pods_that_are_named_after_them() {
         assert!(violations(&"a".repeat(longest + 1))[0].contains("must have at most"));
         assert!(violations("a.b")[0].contains("must not contain a dot"));
     }
+    let restore = json!({ "cluster": { "name": "orders" }, "from": { "backup": "nightly" }, "replaces": "5" });
+    let violations = |name: &str| Definition::of::<Restore>().violations(name, &restore, None);
+    assert!(violations(&"a".repeat(63)).is_empty());
+    assert!(violations(&"a".repeat(64))[0].contains("must have at most 63"));
 }

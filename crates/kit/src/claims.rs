@@ -82,16 +82,36 @@ pub fn read_joined_on(claim: &PersistentVolumeClaim) -> Option<(Uid, Uid)> {
 
 /// Returns the value of the annotation that records when the operator observed that the member was removed.
 pub fn removed_at(claim: Uid, at: UnixTime) -> String {
+    time_of_claim(claim, at)
+}
+
+/// Returns when the operator observed that the member was removed, as [`removed_at`] recorded it. A malformed annotation,
+/// and an annotation that was copied from another PVC, count as absent.
+pub fn read_removed_at(claim: &PersistentVolumeClaim) -> Option<UnixTime> {
+    read_time_of_claim(claim, labels::REMOVED_AT)
+}
+
+/// Returns the value of the annotation that records until when a claim of a replaced cluster is kept.
+pub fn replaced_until(claim: Uid, until: UnixTime) -> String {
+    time_of_claim(claim, until)
+}
+
+/// Returns until when a claim of a replaced cluster is kept, as [`replaced_until`] recorded it; `None` if nothing was recorded.
+/// With a malformed annotation, or one that was copied from another PVC, the claim is kept for ever.
+pub fn read_replaced_until(claim: &PersistentVolumeClaim) -> Option<UnixTime> {
+    annotation(&claim.metadata, labels::REPLACED_UNTIL)?;
+    Some(read_time_of_claim(claim, labels::REPLACED_UNTIL).unwrap_or(UnixTime(i64::MAX)))
+}
+
+fn time_of_claim(claim: Uid, at: UnixTime) -> String {
     format!(
         "{claim}/{}",
         jiff::Timestamp::from_second(at.0).unwrap_or_default()
     )
 }
 
-/// Returns when the operator observed that the member was removed, as [`removed_at`] recorded it. A malformed annotation,
-/// and an annotation that was copied from another PVC, count as absent.
-pub fn read_removed_at(claim: &PersistentVolumeClaim) -> Option<UnixTime> {
-    let (uid, at) = annotation(&claim.metadata, labels::REMOVED_AT)?.split_once('/')?;
+fn read_time_of_claim(claim: &PersistentVolumeClaim, key: &str) -> Option<UnixTime> {
+    let (uid, at) = annotation(&claim.metadata, key)?.split_once('/')?;
     let is_of_this_claim = claim.metadata.uid.as_deref() == Some(uid);
     at.parse::<jiff::Timestamp>()
         .ok()

@@ -125,6 +125,21 @@ where
     Ok(list.items)
 }
 
+/// Lists the objects of a kind in a namespace from the API server. A kind that the API server does not know has none: a program
+/// may be upgraded before its CustomResourceDefinitions.
+pub async fn list_all<K>(client: &Client, namespace: &str) -> Result<Vec<K>, Error>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    K: Clone + Debug + DeserializeOwned,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    match api.list(&ListParams::default()).await {
+        Ok(list) => Ok(list.items),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(error) => Err(Error::kubernetes(format!("list {}", K::plural(&())))(error)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Pod;

@@ -5,7 +5,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{BoxStream, StreamExt};
+use futures::channel::mpsc;
+use futures::stream::{self, BoxStream, StreamExt};
 use futures::{FutureExt, Stream};
 use kube::api::PostParams;
 use kube::runtime::controller::{Action as KubeAction, Config, Controller};
@@ -75,6 +76,23 @@ pub struct Triggers<K: ManagedResource> {
     pub related: BoxStream<'static, ResourceKey>,
     /// Changes that may concern every resource.
     pub all: BoxStream<'static, ()>,
+}
+
+impl<K: ManagedResource> Triggers<K> {
+    /// Returns the keys of changed and deleted resources, for another controller. They are emitted only while this
+    /// controller polls its own triggers, and after the change is in the store.
+    pub fn resource_changes(&mut self) -> BoxStream<'static, ResourceKey> {
+        let (keys, changes) = mpsc::unbounded();
+        let own = std::mem::replace(&mut self.resources.1, stream::pending().boxed());
+        let own = own.inspect(move |changed| {
+            if let Ok(resource) = changed {
+                // The other controller may have ended.
+                let _ = keys.unbounded_send(key_of(resource));
+            }
+        });
+        self.resources.1 = own.boxed();
+        changes.boxed()
+    }
 }
 
 /// The controller of one engine.

@@ -549,3 +549,27 @@ async fn an_observe_error_is_reported_at_once_or_if_transient_once_it_lasts() {
     }
     assert_eq!(fixture.statuses.lock().len(), 1);
 }
+
+#[tokio::test]
+async fn changes_of_resources_reach_another_controller() {
+    let pod = |name: &str| Pod {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("shop".to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Pod::default()
+    };
+    let store = kube::runtime::reflector::store::Writer::default().as_reader();
+    let mut triggers = Triggers {
+        resources: (store, stream::iter([Ok(pod("a")), Ok(pod("b"))]).boxed()),
+        related: stream::pending().boxed(),
+        all: stream::pending().boxed(),
+    };
+    let mut changes = triggers.resource_changes();
+    assert!(changes.next().now_or_never().is_none());
+    let own = triggers.resources.1.map(|pod| pod.unwrap().name_any());
+    assert_eq!(own.collect::<Vec<_>>().await, ["a", "b"]);
+    let keys = changes.map(|key| key.to_string());
+    assert_eq!(keys.collect::<Vec<_>>().await, ["shop/a", "shop/b"]);
+}

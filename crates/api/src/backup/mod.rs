@@ -2,6 +2,7 @@
 
 pub mod labels;
 pub mod resource;
+pub mod restore;
 pub mod schedule;
 pub mod store;
 pub mod summary;
@@ -43,6 +44,10 @@ pub enum ClusterKind {
     #[default]
     EtcdCluster,
 }
+
+/// The message for a name that no Backup can have.
+pub(crate) const MUST_BE_BACKUP_NAME: &str =
+    "must be the name of a Backup: lower-case letters, digits and hyphens";
 
 /// Requires a property of the name. The message names the field, since the rule belongs to the whole resource.
 fn name_rule(rule: &str, message: &str) -> Rule {

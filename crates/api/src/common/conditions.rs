@@ -60,6 +60,8 @@ pub enum Reason {
     DataCorrupt,
     /// The cluster is being created, and clients are not routed to it yet.
     Bootstrapping,
+    /// A restore replaces the data of the cluster, or prepares that.
+    Restoring,
     /// The resource is being deleted.
     Deleting,
     /// The cluster matches its spec.
@@ -145,7 +147,9 @@ impl Reason {
             Self::NotServing | Self::QuorumLost | Self::NoSpace | Self::DataCorrupt => {
                 &[(Ready, False), (Degraded, True)]
             }
-            Self::Bootstrapping | Self::Deleting => &[(Ready, False), (Progressing, True)],
+            Self::Bootstrapping | Self::Restoring | Self::Deleting => {
+                &[(Ready, False), (Progressing, True)]
+            }
             Self::Converged | Self::Paused | Self::Waiting => &[(Progressing, False)],
             Self::Scaling | Self::Recovering | Self::Upgrading | Self::Updating => {
                 &[(Progressing, True)]

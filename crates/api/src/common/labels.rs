@@ -65,6 +65,12 @@ pub const RESTARTED_AT: &str = "evenkeel.dev/restarted-at";
 /// On PersistentVolumeClaims: the time at which the operator observed that the member was removed. The claim is
 /// deleted after the retention period.
 pub const REMOVED_AT: &str = "evenkeel.dev/removed-at";
+/// On PersistentVolumeClaims: until when the claim is kept although a restore has replaced its cluster. The restore can be
+/// undone until then.
+pub const REPLACED_UNTIL: &str = "evenkeel.dev/replaced-until";
+/// A label of PersistentVolumeClaims: `true` if a restore has replaced the cluster. It is written together with
+/// [`REPLACED_UNTIL`].
+pub const REPLACED: &str = "evenkeel.dev/replaced";
 /// A label of PersistentVolumeClaims: `true` if the member was removed and its volume is retained. It is written together
 /// with [`REMOVED_AT`], so that `kubectl get pvc -l evenkeel.dev/removed=true` lists the retained volumes.
 pub const REMOVED: &str = "evenkeel.dev/removed";

@@ -9,6 +9,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::backup::MUST_BE_BACKUP_NAME;
 use crate::backup::schedule::BackupPolicy;
 use crate::common::cel;
 use crate::common::maintenance::Maintenance;
@@ -23,10 +24,10 @@ use crate::etcd::releases::cel::{
 };
 use crate::etcd::status::EtcdClusterStatus;
 use crate::etcd::validation::{
-    INVALID_AUTO_COMPACTION, MUST_BE_BACKUP_NAME, MUST_BE_DIGEST, MUST_BE_HOST_NAMES,
-    MUST_BE_IMAGE_NAME, NAME_TOO_LONG, NAME_WITH_DOT, NAME_WITHOUT_LETTER, QUOTA_ABOVE_SIZE,
-    QUOTA_TOO_SMALL, REPLACE_AFTER_TOO_SHORT, REPOSITORY_WITH_DIGEST, REPOSITORY_WITH_TAG,
-    RESTORE_NEEDS_VOLUME, TOO_FEW_MEMBERS, TOO_MANY_MEMBERS,
+    INVALID_AUTO_COMPACTION, MUST_BE_DIGEST, MUST_BE_HOST_NAMES, MUST_BE_IMAGE_NAME, NAME_TOO_LONG,
+    NAME_WITH_DOT, NAME_WITHOUT_LETTER, QUOTA_ABOVE_SIZE, QUOTA_TOO_SMALL, REPLACE_AFTER_TOO_SHORT,
+    REPOSITORY_WITH_DIGEST, REPOSITORY_WITH_TAG, RESTORE_NEEDS_VOLUME, TOO_FEW_MEMBERS,
+    TOO_MANY_MEMBERS,
 };
 
 /// The default image repository: the one of etcd's authors.

@@ -9,6 +9,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::backup::restore::RestoreProgress;
 use crate::backup::summary::ClusterBackupStatus;
 use crate::common::lenient;
 use crate::common::schema::for_users;
@@ -133,6 +134,14 @@ pub struct EtcdClusterStatus {
     )]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub alarms: Vec<String>,
+    /// The last restore that replaces, or has replaced, the data of this cluster.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "RestoreProgress")]
+    pub restore: Option<RestoreProgress>,
     /// The operation in progress. Absent if the operator neither changes nor recovers the cluster.
     #[serde(
         default,
@@ -253,6 +262,8 @@ pub struct OperationStatus {
 pub enum OperationType {
     /// The cluster is created.
     Bootstrap,
+    /// The data of the cluster is replaced by that of a backup, or by the data before a restore.
+    Restore,
     /// Members are restarted one by one with another version.
     Upgrade,
     /// Members are restarted one by one because a user asked for it.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use crate::backup::MUST_BE_BACKUP_NAME;
 use crate::common::cel::MUST_BE_DURATION;
 use crate::common::duration;
 use crate::common::names::{is_host_name, is_label_key, is_label_value, is_subdomain};
@@ -58,8 +59,6 @@ pub(crate) const MUST_BE_HOST_NAMES: &str = "must be host names in lower case, s
     etcd.corp.example or *.corp.example. IP addresses, ports and URLs are not supported";
 pub(crate) const INVALID_AUTO_COMPACTION: &str =
     "must be a duration such as 1h, 30m or 1h30m, or \"0\" to disable automatic compaction";
-pub(crate) const MUST_BE_BACKUP_NAME: &str =
-    "must be the name of a Backup: lower-case letters, digits and hyphens";
 pub(crate) const RESTORE_NEEDS_VOLUME: &str = "must not be set if spec.storage.ephemeral is true: the data of a backup is \
     restored onto a volume. Remove spec.bootstrap.from or spec.storage.ephemeral";
 /// The rule for keys of labels, annotations and taints, which the schema does not have.
