@@ -3,12 +3,16 @@
 
 use std::path::PathBuf;
 
-use evenkeel_api::{ClusterKind, EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus};
+use evenkeel_api::{
+    ClusterKind, EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus, Version,
+};
 use evenkeel_api::{labels, quantity};
 use evenkeel_archive::manifest::ClusterInfo;
 use evenkeel_archive::tasks::{EtcdSnapshotTask, Task};
 use evenkeel_backup::agent_pod::placement;
-use evenkeel_backup::{BackupEngine, ClusterSource, DrillParts, DrillSource, SnapshotSource};
+use evenkeel_backup::{
+    BackupEngine, ClusterSource, DrillParts, DrillSource, RestoreState, SnapshotSource,
+};
 use evenkeel_kit::pods::{self, PodRestart};
 use evenkeel_kit::{Uid, identity_object};
 use evenkeel_runtime::{Error, ResourceKey, SharedClock, UnixTime, cache};
@@ -96,6 +100,41 @@ impl BackupEngine for EtcdBackups {
         source: DrillSource,
     ) -> BoxFuture<'a, Result<Option<DrillParts>, Error>> {
         backup_drill::read(&self.client, key, source).boxed()
+    }
+
+    fn restore_state<'a>(
+        &'a self,
+        key: &'a ResourceKey,
+    ) -> BoxFuture<'a, Result<Option<RestoreState>, Error>> {
+        async move {
+            let cluster = cache::read::<EtcdCluster>(&self.client, key, &key.name).await?;
+            let cluster = cluster.filter(|it| it.metadata.deletion_timestamp.is_none());
+            Ok(cluster.map(restore_state))
+        }
+        .boxed()
+    }
+
+    fn can_read(&self, version: &str, data_version: &str) -> bool {
+        let minor = |version: &str| {
+            let version: Version = version.parse().ok()?;
+            Some((version.major, version.minor))
+        };
+        match (minor(version), minor(data_version)) {
+            (Some(version), Some(data)) => data <= version,
+            (None, _) | (_, None) => false,
+        }
+    }
+}
+
+/// Returns the state of a cluster whose data a restore replaces. The ID is in the status once the bootstrap is finished.
+fn restore_state(cluster: EtcdCluster) -> RestoreState {
+    let status = cluster.status.unwrap_or_default();
+    RestoreState {
+        cluster_id: Some(status.cluster_id).filter(|id| !id.is_empty()),
+        version: cluster.spec.version,
+        progress: status.restore,
+        is_paused: cluster.spec.paused,
+        is_ephemeral: cluster.spec.storage.ephemeral,
     }
 }
 

@@ -215,3 +215,60 @@ async fn a_cluster_that_is_being_deleted_is_not_found() {
     let backups = EtcdBackups::new(client, TestClock::default().shared());
     assert_eq!(backups.cluster(&key).await.unwrap(), None);
 }
+
+#[tokio::test]
+async fn a_restore_reads_the_id_the_progress_and_the_obstacles_of_the_cluster() {
+    let key = |name: &str| ResourceKey {
+        namespace: "shop".to_owned(),
+        name: name.to_owned(),
+    };
+    let client = evenkeel_kit::testing::client(|head, _| {
+        let name = head.uri.path().rsplit('/').next().unwrap_or_default();
+        let change = |cluster: &mut Value| match name {
+            "orders" => {
+                cluster["spec"]["paused"] = json!(true);
+                cluster["status"]["clusterId"] = json!("abc");
+                cluster["status"]["restore"] =
+                    json!({ "name": "back", "phase": "Preparing", "replaces": "abc" });
+            }
+            "new" => cluster["spec"]["storage"] = json!({ "ephemeral": true }),
+            _ => cluster["metadata"]["deletionTimestamp"] = json!("2027-01-15T08:00:00Z"),
+        };
+        (200, json!(cluster(&[], change)))
+    });
+    let backups = EtcdBackups::new(client, TestClock::default().shared());
+    let state = backups
+        .restore_state(&key("orders"))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(state.cluster_id.as_deref(), Some("abc"));
+    assert_eq!(state.progress.unwrap().name, "back");
+    assert_eq!(state.version, "3.6.16");
+    assert!(state.is_paused && !state.is_ephemeral);
+    let state = backups.restore_state(&key("new")).await.unwrap().unwrap();
+    assert_eq!((state.cluster_id, state.progress), (None, None));
+    assert!(!state.is_paused && state.is_ephemeral);
+    assert_eq!(backups.restore_state(&key("gone")).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn data_of_an_earlier_minor_version_can_be_read() {
+    let client = evenkeel_kit::testing::client(|_, _| evenkeel_kit::testing::not_found());
+    let backups = EtcdBackups::new(client, TestClock::default().shared());
+    for (version, data, can_read) in [
+        ("3.6.16", "3.6.16", true),
+        ("3.6.13", "3.6.16", true),
+        ("3.7.3", "3.5.35", true),
+        ("3.6.16", "3.7.3", false),
+        ("3.5.35", "3.6.11", false),
+        ("3.6.16", "", false),
+        ("3.6.16", "new", false),
+    ] {
+        assert_eq!(
+            backups.can_read(version, data),
+            can_read,
+            "{version} {data}"
+        );
+    }
+}

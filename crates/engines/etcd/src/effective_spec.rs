@@ -354,6 +354,7 @@ pub fn started_versions<'o>(
     let has_data = |claim: &&PersistentVolumeClaim| {
         claims::read_joined_on(claim).is_some()
             && !has_annotation(&claim.metadata, labels::REMOVED_AT)
+            && !has_annotation(&claim.metadata, labels::REPLACED_UNTIL)
     };
     let mut claims = claims.peekable();
     let versions: BTreeSet<_> = match claims.peek() {

@@ -16,8 +16,8 @@ use crate::identity::{ClusterId, Identity, MemberId, RestoreOrigin, Uid};
 use crate::names::{Epoch, Lineage, Serial};
 
 pub use crate::restore_facts::{
-    RestoreFailure, RestorePodFacts, RestorePodState, RestoreStep, RestoredVolume, SourceProblem,
-    SourceState,
+    RestoreFailure, RestorePodFacts, RestorePodState, RestoreRequest, RestoreStep, RestoredVolume,
+    SourceProblem, SourceState,
 };
 pub use evenkeel_kit::OwnedBy;
 pub use evenkeel_kit::tls_secrets::Drift;
@@ -45,7 +45,10 @@ pub struct EtcdFacts {
     /// The pods that fill the volumes of seeds, of every epoch. They are listed with the pods, and unknown with them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restore_pods: Vec<RestorePodFacts>,
-    /// The state of the `Backup` that the epoch in bootstrap starts from; `None` if no backup is needed.
+    /// The `Restore` that replaces the data of the cluster, or whose undo is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore_request: Option<RestoreRequest>,
+    /// The state of the `Backup` that the next epoch, or the epoch in bootstrap, starts from; `None` if no backup is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceState>,
     /// etcd's member list, read linearizably in this reconcile. Unknown without a reachable quorum.
@@ -81,6 +84,23 @@ pub struct EtcdFacts {
     pub alarms: BTreeSet<Alarm>,
     /// Details of each member for the status. No decision depends on them.
     pub details: BTreeMap<Serial, MemberDetails>,
+}
+
+impl EtcdFacts {
+    /// Returns the restore that is under way or asked for: into the next epoch, into the epoch in bootstrap, or into a cluster
+    /// that does not exist yet.
+    pub fn restore_origin(&self) -> Option<&RestoreOrigin> {
+        let request = || self.restore_request.as_ref().map(|request| &request.origin);
+        let Some(identity) = self.identity.present() else {
+            return self.cluster.restore.as_ref();
+        };
+        let next = identity.next_epoch.as_ref().map(|next| &next.restore);
+        if identity.bootstrapped {
+            return next.or_else(request);
+        }
+        let current = identity.restore.as_ref();
+        current.or(self.cluster.restore.as_ref())
+    }
 }
 
 /// A member that has a leader and does not answer clients. It may wait for the next raft log entry,
@@ -305,6 +325,9 @@ pub struct ClaimFacts {
     /// The restore that has filled the volume, as recorded on the claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<RestoredVolume>,
+    /// Until when the claim is kept although its epoch was replaced, as recorded on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_until: Option<UnixTime>,
     /// Whether the claim is terminating, or will be because its owner was deleted.
     pub is_terminating: bool,
     /// The nodes that can mount its volume.

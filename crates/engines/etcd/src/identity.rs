@@ -58,8 +58,57 @@ pub struct Identity {
     /// an epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<RestoreOrigin>,
+    /// The highest epoch that was ever used, if it is above the current one: an epoch is prepared, or was undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub highest_epoch: Option<Epoch>,
+    /// The epoch that is being prepared to replace the current one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_epoch: Option<NextEpoch>,
+    /// The epoch that the current one has replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<ReplacedEpoch>,
     /// The uid of the resource.
     pub resource_uid: Uid,
+}
+
+/// An epoch in preparation: the volume of its seed is filled while the current epoch serves.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NextEpoch {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// The seed of the epoch.
+    pub seed: Serial,
+    /// The restore that the epoch starts from.
+    pub restore: RestoreOrigin,
+}
+
+/// An epoch whose bootstrap was finished and that another epoch has replaced. Its volumes are kept for a while.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ReplacedEpoch {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// Its seed.
+    pub seed: Serial,
+    /// The storage that its seed started on.
+    pub seed_storage: Option<SeedStorage>,
+    /// Its cluster ID.
+    pub cluster_id: Option<ClusterId>,
+    /// The restore that it started from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore: Option<RestoreOrigin>,
+    /// The in-place restore that replaced it, or that was undone.
+    pub replaced_by: RestoreOrigin,
+    /// The number of its voters, as far as it was known.
+    pub voters: u8,
+    /// How long its volumes are kept, in seconds.
+    pub keep_seconds: u64,
+}
+
+impl ReplacedEpoch {
+    /// Returns true if the current epoch is an earlier one: the restore was undone.
+    pub fn is_undone(&self, current: Epoch) -> bool {
+        self.epoch > current
+    }
 }
 
 /// The restore that an epoch starts from: the volume of the seed is filled with the data of a backup before the seed starts.
@@ -70,6 +119,9 @@ pub struct RestoreOrigin {
     pub id: Uid,
     /// The name of the `Backup`.
     pub backup: String,
+    /// The name of the `Restore` that asks for it, for a cluster that exists; `None` if `spec.bootstrap.from` does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_place: Option<String>,
 }
 
 impl RestoreOrigin {
@@ -78,11 +130,65 @@ impl RestoreOrigin {
         Self {
             id: Uid::of_name(&format!("bootstrap/{backup}")),
             backup: backup.to_owned(),
+            in_place: None,
         }
+    }
+
+    /// Returns the restore that a `Restore` asks for. A `Restore` that is deleted and created again is the same restore.
+    pub fn in_place(restore: &str, backup: &str, replaces: ClusterId) -> Self {
+        Self {
+            id: Uid::of_name(&format!("restore/{:x}/{restore}/{backup}", replaces.0)),
+            backup: backup.to_owned(),
+            in_place: Some(restore.to_owned()),
+        }
+    }
+
+    /// Returns true if the restore replaces the data of a cluster that exists.
+    pub fn is_in_place(&self) -> bool {
+        self.in_place.is_some()
     }
 }
 
 impl Identity {
+    /// Returns the highest epoch that was ever used.
+    pub fn highest_epoch(&self) -> Epoch {
+        self.highest_epoch.unwrap_or(self.epoch).max(self.epoch)
+    }
+
+    /// Makes an epoch that was never used before the current one. Its seed is a serial above every serial in use.
+    pub fn begin_epoch(&mut self, epoch: Epoch, seed: Serial, restore: Option<RestoreOrigin>) {
+        self.epoch = epoch;
+        self.highest_epoch = None;
+        self.seed = seed;
+        self.next_serial = self.next_serial.max(seed.next());
+        self.seed_storage = None;
+        self.cluster_id = None;
+        self.bootstrapped = false;
+        self.intent = None;
+        self.snapshotted_version = None;
+        self.restore = restore;
+        self.next_epoch = None;
+    }
+
+    /// Returns the current epoch as one that a restore replaces.
+    pub fn as_replaced(
+        &self,
+        replaced_by: RestoreOrigin,
+        voters: usize,
+        keep_seconds: u64,
+    ) -> ReplacedEpoch {
+        ReplacedEpoch {
+            epoch: self.epoch,
+            seed: self.seed,
+            seed_storage: self.seed_storage,
+            cluster_id: self.cluster_id,
+            restore: self.restore.clone(),
+            replaced_by,
+            voters: u8::try_from(voters).unwrap_or(u8::MAX),
+            keep_seconds,
+        }
+    }
+
     /// Returns the identity with this intent. The intent to add a member reserves its serial, and a replacement is counted.
     #[must_use]
     pub fn with_intent(&self, intent: &Intent) -> Self {

@@ -146,6 +146,13 @@ pub enum EtcdPatch {
         /// The time of the removal; `None` deletes the record.
         at: Option<UnixTime>,
     },
+    /// Records on a claim that its epoch was replaced and until when the claim is kept, or deletes that record.
+    RecordReplaced {
+        /// The claim.
+        claim: Uid,
+        /// The end of the retention; `None` deletes the record.
+        until: Option<UnixTime>,
+    },
     /// Records on a claim the etcd version that its member runs. That version may have rewritten
     /// the data, and an older one then fails to start on it.
     RecordVersion {
@@ -297,6 +304,16 @@ pub enum IdentityChange {
     /// `spec.storage` was changed while the seed waited for its volume: a new epoch begins.
     #[strum(serialize = "restart-bootstrap-storage-changed")]
     SeedStorageChanged,
+    /// A `Restore` replaces the data of the cluster: the volume of the next epoch's seed is about to be filled.
+    PrepareRestore,
+    /// The volume of the next epoch's seed cannot be filled any more: another one is.
+    RestartPreparation,
+    /// The `Restore` was deleted or changed before the cluster was replaced.
+    CancelRestore,
+    /// The volume of the next epoch's seed is filled: that epoch replaces the current one.
+    ReplaceCluster,
+    /// The `Restore` is undone: the epoch that was replaced becomes current again.
+    UndoRestore,
     /// `spec.bootstrap.from` was changed before bootstrap was finished: a new epoch begins.
     #[strum(serialize = "restart-bootstrap-source-changed")]
     SourceChanged,
@@ -337,6 +354,8 @@ pub enum RestorePodEnd {
 pub enum DeleteReason {
     /// The object belongs to an abandoned epoch.
     OldEpoch,
+    /// A restore has replaced the epoch of the object.
+    Replaced,
     /// The member was removed.
     MemberRemoved,
     /// The pod has terminated; it is recreated on its volume.

@@ -26,7 +26,7 @@ use crate::names::{ENGINE, Lineage, ObjectNames};
 use crate::observe::endpoints::{member_targets, service_endpoint};
 use crate::observe::etcd::{self, ClusterQuery, EtcdState};
 use crate::observe::objects::{self, Caches, ClusterObjects};
-use crate::observe::source::{RestoreSource, is_needed};
+use crate::observe::source::RestoreSource;
 use crate::observe::{MemberIndex, ObservedCluster};
 use crate::plan::{EtcdCreate, EtcdDisruption, EtcdPatch, EtcdWait};
 use crate::status;
@@ -144,15 +144,17 @@ impl EtcdReconciler {
             .problems(client, now, uptime, &objects.claims)
             .await;
         let lineage = Lineage(u32::try_from(self.random.u64() >> 32).unwrap_or_default());
-        let source = match &desired.restore {
-            Some(origin) if is_needed(&objects) => {
-                let read = RestoreSource::read(client, key, origin, desired.version).await;
+        let observed = ObservedCluster::new(objects, desired, rejection, now, lineage)?;
+        let source = match observed.restore_origin() {
+            Some(origin) => {
+                let version = observed.desired.version;
+                let read = RestoreSource::read(client, key, origin, version).await;
                 Some(RestoreSource {
                     has_agent_image: self.agent_image.is_some(),
                     ..read
                 })
             }
-            Some(_) | None => None,
+            None => None,
         };
         Ok(ObservedCluster {
             source,
@@ -164,7 +166,7 @@ impl EtcdReconciler {
             volume_problems,
             tls,
             last_nudge: *memory.last_nudge.lock(),
-            ..ObservedCluster::new(objects, desired, rejection, now, lineage)?
+            ..observed
         })
     }
 

@@ -3,8 +3,21 @@
 use evenkeel_runtime::UnixTime;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::Uid;
+use crate::identity::{ClusterId, RestoreOrigin, Uid};
 use crate::names::{Epoch, Serial};
+
+/// A `Restore` of this cluster that is to be carried out or undone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RestoreRequest {
+    /// The restore.
+    pub origin: RestoreOrigin,
+    /// The ID of the cluster that is given up.
+    pub replaces: ClusterId,
+    /// How long the volumes of the replaced cluster are kept, in seconds.
+    pub keep_seconds: u64,
+    /// Whether the restore is to be undone.
+    pub undo: bool,
+}
 
 /// A volume that a restore has filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -112,6 +125,8 @@ pub enum SourceProblem {
     BackupIncomplete,
     /// The backup has failed.
     BackupFailed,
+    /// A drill has found that the backup is damaged.
+    BackupDamaged,
     /// The backup is of a newer minor version of etcd, or of a version that the operator does not know.
     NewerVersion(String),
     /// The `BackupStore` of this name does not exist.
@@ -120,6 +135,8 @@ pub enum SourceProblem {
     StoreNotReady(String),
     /// The operator was started without the image of the agent.
     NoAgentImage,
+    /// The members have no volumes.
+    EphemeralStorage,
 }
 
 impl SourceProblem {
@@ -131,7 +148,11 @@ impl SourceProblem {
             | Self::BackupIncomplete
             | Self::StoreMissing(_)
             | Self::StoreNotReady(_) => true,
-            Self::BackupFailed | Self::NewerVersion(_) | Self::NoAgentImage => false,
+            Self::BackupFailed
+            | Self::BackupDamaged
+            | Self::NewerVersion(_)
+            | Self::NoAgentImage
+            | Self::EphemeralStorage => false,
         }
     }
 }

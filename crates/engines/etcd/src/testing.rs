@@ -96,6 +96,7 @@ pub(crate) fn empty_caches() -> Caches {
         services: OwnedCache::new(reflector::store().0, labels::CLUSTER),
         pdbs: OwnedCache::new(reflector::store().0, labels::CLUSTER),
         schedules: OwnedCache::new(reflector::store().0, labels::CLUSTER),
+        restores: reflector::store().0,
         nodes: reflector::store().0,
         sync: CacheSync::default(),
     }
@@ -135,6 +136,9 @@ impl Scene {
             intent: None,
             replacements: BTreeSet::new(),
             snapshotted_version: None,
+            highest_epoch: None,
+            next_epoch: None,
+            replaced: None,
             restore: None,
             resource_uid: RESOURCE,
         };
@@ -177,6 +181,8 @@ impl Scene {
             identity_taken: false,
             pods: BTreeMap::new(),
             restore_pods: BTreeMap::new(),
+            restores: Vec::new(),
+            restore_request: None,
             source: None,
             claims: BTreeMap::new(),
             volume_locations: BTreeMap::new(),

@@ -9,8 +9,8 @@ use crate::facts::{
     ClaimFacts, EtcdFacts, ListedMember, MemberHealth, Membership, OwnedBy, PodFacts, StartMode,
     StorageKind, UnknownMember, VolumeTopology,
 };
-use crate::identity::{Identity, MemberId, SeedStorage, Uid};
-use crate::names::Serial;
+use crate::identity::{Identity, MemberId, RestoreOrigin, SeedStorage, Uid};
+use crate::names::{Epoch, Serial};
 use crate::plan::EtcdCreate;
 
 /// The time within which a terminating pod is expected to be deleted.
@@ -36,6 +36,10 @@ pub struct ClusterView<'f> {
     pub old_claims: Vec<&'f ClaimFacts>,
     /// The pods of abandoned epochs.
     pub old_pods: Vec<&'f PodFacts>,
+    /// The claims of epochs that a restore has replaced. They are kept for a while.
+    pub replaced_claims: Vec<&'f ClaimFacts>,
+    /// The claim of the seed of the next epoch.
+    pub next_claim: Option<&'f ClaimFacts>,
     /// The retained claims of removed members, which no pod mounts.
     pub retained_claims: Vec<&'f ClaimFacts>,
     /// Every member of this epoch that etcd lists or that has a pod or a claim.
@@ -99,6 +103,15 @@ impl<'f> ClusterView<'f> {
         let (claims, old_claims): (Vec<_>, Vec<_>) = claims
             .iter()
             .partition(|claim| claim.epoch == identity.epoch);
+        let next_epoch = identity.next_epoch.as_ref();
+        let is_next = |claim: &&ClaimFacts| {
+            next_epoch.is_some_and(|next| claim.epoch == next.epoch && claim.serial == next.seed)
+        };
+        let (next_claims, old_claims): (Vec<_>, Vec<_>) = old_claims.into_iter().partition(is_next);
+        let replaced_epochs = replaced_epochs(identity, &old_claims);
+        let (replaced_claims, old_claims): (Vec<_>, Vec<_>) = old_claims
+            .into_iter()
+            .partition(|claim| claim.joined_on.is_some() && replaced_epochs.contains(&claim.epoch));
         let (pods, old_pods): (Vec<_>, Vec<_>) =
             pods.iter().partition(|pod| pod.epoch == identity.epoch);
         let membership = facts
@@ -158,6 +171,8 @@ impl<'f> ClusterView<'f> {
             identity,
             old_claims,
             old_pods,
+            replaced_claims,
+            next_claim: next_claims.first().copied(),
             retained_claims,
             members: serials
                 .into_iter()
@@ -326,10 +341,13 @@ impl<'f> ClusterView<'f> {
     /// Returns the creation of a member's claim. Until bootstrap is finished no client has written, and
     /// the resource owns the claim: a cluster that is deleted before it held data leaves none behind.
     pub fn claim(&self, serial: Serial) -> EtcdCreate {
+        let origin = self.identity.restore.as_ref();
+        // The identity of a cluster that a restore replaces is kept, and so are the claims.
+        let is_new = !self.identity.bootstrapped && !origin.is_some_and(RestoreOrigin::is_in_place);
         EtcdCreate::Claim {
             serial,
             epoch: self.identity.epoch,
-            owned: self.facts.cluster.owns_data || !self.identity.bootstrapped,
+            owned: self.facts.cluster.owns_data || is_new,
         }
     }
 
@@ -419,6 +437,7 @@ impl<'f> ClusterView<'f> {
     pub fn highest_serial(&self) -> Option<Serial> {
         let old_pods = self.old_pods.iter().map(|pod| pod.serial);
         let claims = self.old_claims.iter().chain(&self.retained_claims);
+        let claims = claims.chain(&self.replaced_claims).chain(&self.next_claim);
         let members = self.members.keys().copied();
         let restore_pods = self.facts.restore_pods.iter().map(|pod| pod.serial);
         members
@@ -499,6 +518,18 @@ impl MemberView<'_> {
         });
         has_gate && self.claim.is_none_or(|claim| claim.is_joined_volume())
     }
+}
+
+/// Returns the epochs that a restore has replaced, as far as their claims exist. The identity may have been rebuilt and name
+/// none: the records on claims then show them.
+fn replaced_epochs(identity: &Identity, old_claims: &[&ClaimFacts]) -> BTreeSet<Epoch> {
+    let recorded = old_claims
+        .iter()
+        .filter(|claim| claim.replaced_until.is_some());
+    recorded
+        .map(|claim| claim.epoch)
+        .chain(identity.replaced.as_ref().map(|replaced| replaced.epoch))
+        .collect()
 }
 
 /// Returns true if a member list is trusted. Once the epoch's cluster is known, the list of a pod

@@ -1,9 +1,9 @@
 //! The watches of the etcd engine: every object with the cluster's label, and the nodes, because a volume may be lost
 //! with its node. Secrets are not watched; they are read by name.
 
-use evenkeel_api::{EtcdCluster, labels};
+use evenkeel_api::{EtcdCluster, Restore, labels};
 use evenkeel_kit::nodes;
-use evenkeel_runtime::{OwnedCache, Triggers, Watches};
+use evenkeel_runtime::{OwnedCache, ResourceKey, Triggers, Watches};
 use futures::stream::{StreamExt, select_all};
 
 use crate::observe::objects::Caches;
@@ -17,6 +17,16 @@ pub fn watch(watches: &Watches) -> (Caches, Triggers<EtcdCluster>) {
     let (services, service_changes) = OwnedCache::watch(watches, labels::CLUSTER);
     let (pdbs, pdb_changes) = OwnedCache::watch(watches, labels::CLUSTER);
     let (schedules, schedule_changes) = OwnedCache::watch(watches, labels::CLUSTER);
+    let (restores, restore_changes) = watches.watch::<Restore>(None);
+    let restore_changes = restore_changes.filter_map(|restore| {
+        let key = restore.ok().and_then(|restore| {
+            Some(ResourceKey {
+                namespace: restore.metadata.namespace?,
+                name: restore.spec.cluster.name,
+            })
+        });
+        std::future::ready(key)
+    });
     let (nodes, node_changes) = watches.watch_cluster(nodes::trim);
     let caches = Caches {
         clusters: clusters.0.clone(),
@@ -26,6 +36,7 @@ pub fn watch(watches: &Watches) -> (Caches, Triggers<EtcdCluster>) {
         services,
         pdbs,
         schedules,
+        restores,
         nodes,
         sync: watches.cache_sync(),
     };
@@ -36,6 +47,7 @@ pub fn watch(watches: &Watches) -> (Caches, Triggers<EtcdCluster>) {
         service_changes,
         pdb_changes,
         schedule_changes,
+        restore_changes.boxed(),
     ]);
     let node_cache = caches.nodes.clone();
     let mut known_nodes = None;

@@ -36,6 +36,13 @@ impl<'f> ActionContext<'f> {
         }
     }
 
+    /// Returns true if a member has joined before, as its claim records.
+    pub(crate) fn has_joined(&self, serial: Serial) -> bool {
+        let member = self.view.and_then(|view| view.members.get(&serial));
+        let claim = member.and_then(|member| member.claim);
+        claim.is_some_and(|claim| claim.joined_on.is_some())
+    }
+
     pub(crate) fn member(&self, serial: Serial) -> String {
         member_display_name(self.observed, serial)
     }

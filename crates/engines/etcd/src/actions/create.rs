@@ -3,7 +3,7 @@
 use evenkeel_runtime::EventSpec;
 
 use super::{ActionContext, EtcdAction, member_display_name, normal, warning};
-use crate::facts::{OwnedObject, StartMode};
+use crate::facts::OwnedObject;
 use crate::identity::Identity;
 use crate::names::Serial;
 use crate::observe::ObservedCluster;
@@ -46,11 +46,7 @@ impl EtcdAction for EtcdCreate {
                     context.member(*serial)
                 )
             }
-            Self::Pod {
-                serial,
-                start_mode: StartMode::ExistingData,
-                ..
-            } => {
+            Self::Pod { serial, .. } if context.has_joined(*serial) => {
                 format!(
                     "PersistentVolumeClaim {} exists and the pod does not",
                     context.member(*serial)
@@ -62,7 +58,12 @@ impl EtcdAction for EtcdCreate {
             Self::RestorePod {
                 serial, restore, ..
             } => format!(
-                "the cluster begins with the data of Backup {}, and the volume of first member {} is empty",
+                "{} with the data of Backup {}, and the volume of first member {} is empty",
+                if restore.is_in_place() {
+                    "a Restore replaces the cluster by one"
+                } else {
+                    "the cluster begins"
+                },
                 restore.backup,
                 context.member(*serial)
             ),

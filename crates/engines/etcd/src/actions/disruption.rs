@@ -137,6 +137,7 @@ impl EtcdAction for EtcdDisruption {
                 match why {
                     DeleteReason::Finished => warning("PodDeleted", note),
                     DeleteReason::OldEpoch
+                    | DeleteReason::Replaced
                     | DeleteReason::MemberRemoved
                     | DeleteReason::FreesNode
                     | DeleteReason::Outdated => normal("PodDeleted", note),
@@ -203,6 +204,21 @@ impl IdentityChange {
             | Self::SeedStorageChanged
             | Self::SourceChanged
             | Self::ResourceReplaced => "restarting the bootstrap with new members".to_owned(),
+            Self::PrepareRestore => {
+                let backup = requested_backup(context.observed);
+                format!("preparing a volume with the data of Backup {backup}")
+            }
+            Self::RestartPreparation => {
+                let backup = requested_backup(context.observed);
+                format!("preparing another volume with the data of Backup {backup}")
+            }
+            Self::CancelRestore => "cancelling the restore".to_owned(),
+            Self::ReplaceCluster => {
+                "replacing the etcd cluster by one with the restored data".to_owned()
+            }
+            Self::UndoRestore => {
+                "undoing the restore: starting the replaced etcd cluster again".to_owned()
+            }
             Self::Adopt => "adopting the existing etcd cluster".to_owned(),
             Self::Repair => format!("updating {identity}"),
         }
@@ -222,6 +238,13 @@ impl IdentityChange {
             Self::ResourceReplaced => {
                 "the EtcdCluster was deleted and created again before bootstrap was finished"
             }
+            Self::PrepareRestore => "a Restore asks for its data",
+            Self::RestartPreparation => "the first volume cannot be used any more",
+            Self::CancelRestore => {
+                "the Restore was deleted or changed before the cluster was replaced"
+            }
+            Self::ReplaceCluster => "the volume of its first member has the restored data",
+            Self::UndoRestore => "spec.undo of the Restore is set, and the volumes are kept",
             Self::Adopt => "the EtcdCluster was deleted and created again, and its data exists",
             Self::Repair => {
                 let identity = observed.desired.names().identity();
@@ -253,6 +276,25 @@ impl IdentityChange {
                     self.reason(observed)
                 ),
             ),
+            Self::RestartPreparation => warning(
+                "RestoreRetried",
+                "Started to fill another volume: the first one cannot be used any more",
+            ),
+            Self::CancelRestore => normal(
+                "RestoreCancelled",
+                "Cancelled the restore: the Restore was deleted or changed before the cluster was replaced",
+            ),
+            Self::ReplaceCluster => normal(
+                "ClusterReplaced",
+                format!(
+                    "Stopping the members: the cluster is replaced by one with the data of Backup {}. Their volumes are kept",
+                    requested_backup(observed)
+                ),
+            ),
+            Self::UndoRestore => normal(
+                "RestoreUndone",
+                "Stopping the members with the restored data: those with the old data start again",
+            ),
             Self::Adopt => normal(
                 "ClusterAdopted",
                 format!(
@@ -267,7 +309,11 @@ impl IdentityChange {
                     names.identity()
                 ),
             ),
-            Self::StartSeed | Self::RecordCluster(_) | Self::SettleIntent => None,
+            // The restore pod that follows has the event of its beginning.
+            Self::PrepareRestore
+            | Self::StartSeed
+            | Self::RecordCluster(_)
+            | Self::SettleIntent => None,
         }
     }
 
@@ -279,10 +325,23 @@ impl IdentityChange {
             | Self::SeedStorageChanged
             | Self::SourceChanged
             | Self::ResourceReplaced
+            | Self::PrepareRestore
+            | Self::RestartPreparation
+            | Self::CancelRestore
+            | Self::ReplaceCluster
+            | Self::UndoRestore
             | Self::Adopt
             | Self::Repair => false,
         }
     }
+}
+
+/// Returns the name of the Backup that a Restore asks for.
+fn requested_backup(observed: &ObservedCluster) -> String {
+    let request = observed.restore_request();
+    request
+        .map(|request| request.origin.backup.clone())
+        .unwrap_or_default()
 }
 
 impl RestorePodEnd {
@@ -303,6 +362,7 @@ impl DeleteReason {
     fn reason(self, object: &str, member: &str) -> String {
         match self {
             Self::OldEpoch => format!("{object} belongs to an abandoned bootstrap"),
+            Self::Replaced => format!("{object} belongs to a cluster that a restore has replaced"),
             Self::MemberRemoved => format!("member {member} was removed"),
             Self::Finished => format!("{object} has terminated and must be recreated"),
             Self::FreesNode => format!("{object} waits for a node that a voter needs first"),

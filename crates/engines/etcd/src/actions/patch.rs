@@ -82,6 +82,18 @@ impl EtcdAction for EtcdPatch {
                     claim_member(claim)
                 )
             }
+            Self::RecordReplaced {
+                claim,
+                until: Some(until),
+            } => format!(
+                "keeping PersistentVolumeClaim {} of the replaced cluster until {}",
+                claim_member(claim),
+                jiff::Timestamp::from_second(until.0).unwrap_or_default()
+            ),
+            Self::RecordReplaced { claim, until: None } => format!(
+                "clearing the record of the replacement on PersistentVolumeClaim {}",
+                claim_member(claim)
+            ),
             Self::RecordVersion { claim, version } => {
                 format!(
                     "recording etcd version {version} on PersistentVolumeClaim {}",
@@ -173,6 +185,10 @@ impl EtcdAction for EtcdPatch {
             Self::RecordRemoval { claim, at: None } => {
                 format!("etcd lists member {}", claim_member(claim))
             }
+            Self::RecordReplaced { until: Some(_), .. } => {
+                "a restore has replaced its cluster, and can be undone until then".to_owned()
+            }
+            Self::RecordReplaced { until: None, .. } => "the restore was undone".to_owned(),
             Self::RecordVersion { version, .. } => {
                 format!("etcd {version} may rewrite the data so that older versions cannot read it")
             }
@@ -244,7 +260,7 @@ impl EtcdAction for EtcdPatch {
             }
             Self::RecordRestored { claim, .. } => {
                 let name = observed.claims.get(claim)?.name_any();
-                let backup = observed.desired.restore.as_ref()?.backup.clone();
+                let backup = observed.restore_origin()?.backup.clone();
                 normal(
                     "Restored",
                     format!("Restored Backup {backup} onto PersistentVolumeClaim {name}"),
@@ -255,6 +271,7 @@ impl EtcdAction for EtcdPatch {
             | Self::ReleaseRestorePod { .. }
             | Self::MarkJoined { .. }
             | Self::RecordRemoval { at: None, .. }
+            | Self::RecordReplaced { .. }
             | Self::RecordVersion { .. }
             | Self::RecordTemplateHash { .. }
             | Self::RecordSpec
@@ -272,6 +289,7 @@ impl EtcdAction for EtcdPatch {
             | Self::ReleaseRestorePod { .. }
             | Self::RecordRestored { .. }
             | Self::MarkJoined { .. }
+            | Self::RecordReplaced { .. }
             | Self::RecordVersion { .. }
             | Self::RecordTemplateHash { .. } => true,
             Self::AttachClients { .. }
@@ -290,6 +308,7 @@ impl EtcdAction for EtcdPatch {
             | Self::RecordRestored { .. }
             | Self::MarkJoined { .. }
             | Self::RecordRemoval { .. }
+            | Self::RecordReplaced { .. }
             | Self::RecordVersion { .. }
             | Self::RecordTemplateHash { .. }
             | Self::RecordSpec => true,

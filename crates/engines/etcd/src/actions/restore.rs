@@ -3,7 +3,7 @@
 use super::wait::{ProblemText, RESTORE_GRACE};
 use super::{ActionContext, sentence};
 use crate::facts::{RestoreFailure, RestorePodFacts, RestorePodState, RestoreStep, SourceProblem};
-use crate::identity::Uid;
+use crate::identity::{RestoreOrigin, Uid};
 use crate::names::Serial;
 
 impl ActionContext<'_> {
@@ -21,20 +21,39 @@ impl ActionContext<'_> {
         }
     }
 
-    /// Returns the restore pod of the current seed.
+    /// Returns the restore pod of the next seed, or of the current one.
     fn seed_restore_pod(&self) -> Option<&RestorePodFacts> {
         let identity = self.facts.identity.present()?;
+        let next = identity.next_epoch.as_ref();
+        let seed = next.map_or((identity.epoch, identity.seed), |next| {
+            (next.epoch, next.seed)
+        });
         let mut pods = self.facts.restore_pods.iter();
-        pods.find(|pod| pod.epoch == identity.epoch && pod.serial == identity.seed)
+        pods.find(|pod| (pod.epoch, pod.serial) == seed)
     }
 }
 
 /// Returns the name of the Backup that the cluster begins with.
 pub(super) fn backup_name(context: &ActionContext<'_>) -> String {
-    let origin = context.facts.cluster.restore.as_ref();
+    let origin = context.facts.restore_origin();
     origin
         .map(|origin| origin.backup.clone())
         .unwrap_or_default()
+}
+
+/// Returns true if a Restore asks for the restore of a cluster that serves.
+fn is_in_place(context: &ActionContext<'_>) -> bool {
+    let origin = context.facts.restore_origin();
+    origin.is_some_and(RestoreOrigin::is_in_place)
+}
+
+/// Returns the field that names the backup.
+fn source_field(context: &ActionContext<'_>) -> &'static str {
+    if is_in_place(context) {
+        "spec.from of a new Restore"
+    } else {
+        "spec.bootstrap.from.backup"
+    }
 }
 
 /// Describes the event that makes a backup usable, after "waiting for".
@@ -47,21 +66,35 @@ pub(super) fn describe_source(context: &ActionContext<'_>, problem: &SourceProbl
         SourceProblem::BackupMissing => format!("Backup {backup} to be created"),
         SourceProblem::BackupIncomplete => format!("Backup {backup} to become complete"),
         SourceProblem::BackupFailed => {
-            format!("another backup in spec.bootstrap.from: Backup {backup} has failed")
+            let field = source_field(context);
+            format!("another backup in {field}: Backup {backup} has failed")
         }
-        SourceProblem::NewerVersion(version) => format!(
-            "another backup in spec.bootstrap.from, or a later spec.version: Backup {backup} is of etcd {version}"
-        ),
+        SourceProblem::BackupDamaged => {
+            let field = source_field(context);
+            format!("another backup in {field}: Backup {backup} is damaged")
+        }
+        SourceProblem::NewerVersion(version) => {
+            let field = source_field(context);
+            format!(
+                "another backup in {field}, or a later spec.version: Backup {backup} is of etcd {version}"
+            )
+        }
         SourceProblem::StoreMissing(store) => format!("BackupStore {store} to be created"),
         SourceProblem::StoreNotReady(store) => format!("BackupStore {store} to become ready"),
         SourceProblem::NoAgentImage => "the operator to be started with --agent-image".to_owned(),
+        SourceProblem::EphemeralStorage => "the Restore to be deleted".to_owned(),
     }
 }
 
 /// Describes the problem of a backup.
 pub(super) fn source_problem(context: &ActionContext<'_>, problem: &SourceProblem) -> ProblemText {
     let backup = backup_name(context);
-    let consequence = "The cluster is not created before it can be restored.";
+    let field = source_field(context);
+    let consequence = if is_in_place(context) {
+        "The cluster keeps its data."
+    } else {
+        "The cluster is not created before it can be restored."
+    };
     let (fact, remedy) = match problem {
         SourceProblem::Unreadable => (
             format!("The operator cannot read Backup {backup} or its BackupStore."),
@@ -69,7 +102,7 @@ pub(super) fn source_problem(context: &ActionContext<'_>, problem: &SourceProble
         ),
         SourceProblem::BackupMissing => (
             format!("Backup {backup} does not exist."),
-            "Create it, or correct spec.bootstrap.from.backup.".to_owned(),
+            format!("Create it, or correct {field}."),
         ),
         SourceProblem::BackupIncomplete => (
             format!("Backup {backup} is not complete."),
@@ -77,16 +110,20 @@ pub(super) fn source_problem(context: &ActionContext<'_>, problem: &SourceProble
         ),
         SourceProblem::BackupFailed => (
             format!("Backup {backup} has failed and contains no data."),
-            "Set spec.bootstrap.from.backup to a complete backup.".to_owned(),
+            format!("Name a complete backup in {field}."),
+        ),
+        SourceProblem::BackupDamaged => (
+            format!("A drill has found that Backup {backup} is damaged."),
+            format!("Name another complete backup in {field}."),
         ),
         SourceProblem::NewerVersion(version) => (
             format!(
                 "Backup {backup} is of etcd {version}, and spec.version is {}. An earlier minor version cannot read it.",
                 context.facts.cluster.version
             ),
-            "Set spec.version to the minor version of the backup or a later one, or name another backup in \
-             spec.bootstrap.from.backup."
-                .to_owned(),
+            format!(
+                "Set spec.version to the minor version of the backup or a later one, or name another backup in {field}."
+            ),
         ),
         SourceProblem::StoreMissing(store) => (
             format!("BackupStore {store}, which Backup {backup} is stored in, does not exist."),
@@ -97,8 +134,16 @@ pub(super) fn source_problem(context: &ActionContext<'_>, problem: &SourceProble
             format!("See its status: `kubectl describe ekstore {store}`."),
         ),
         SourceProblem::NoAgentImage => (
-            "The operator was started without --agent-image, so it cannot restore backups.".to_owned(),
+            "The operator was started without --agent-image, so it cannot restore backups."
+                .to_owned(),
             "Set the value agent.image of the Helm chart, or the flag.".to_owned(),
+        ),
+        SourceProblem::EphemeralStorage => (
+            format!(
+                "Backup {backup} cannot be restored into this cluster: its members have no volumes (spec.storage.ephemeral)."
+            ),
+            "Delete the Restore, and create another cluster with volumes from the backup."
+                .to_owned(),
         ),
     };
     ProblemText::new(format!("{fact} {consequence}"), remedy)
@@ -151,8 +196,10 @@ pub(super) fn is_persistent_failure(context: &ActionContext<'_>) -> bool {
 pub(super) fn failure_problem(context: &ActionContext<'_>) -> ProblemText {
     let backup = backup_name(context);
     let message = failure(context).map(|failure| failure.message.clone());
-    let advice = "The operator tries again. If the backup cannot be restored, name another one in \
-                  spec.bootstrap.from.backup.";
+    let advice = format!(
+        "The operator tries again. If the backup cannot be restored, name another one in {}.",
+        source_field(context)
+    );
     ProblemText::new(
         format!(
             "The restore of Backup {backup} has failed: {}",

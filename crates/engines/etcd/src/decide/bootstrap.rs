@@ -8,7 +8,7 @@ use evenkeel_runtime::UnixTime;
 
 use super::{Actions, RuleResult, finish_bootstrap, identity, restore, update_identity};
 use crate::facts::{ClaimFacts, PodFacts, StartMode, StorageKind};
-use crate::identity::{MembershipChange, SeedStorage};
+use crate::identity::{MembershipChange, RestoreOrigin, SeedStorage};
 use crate::names::Serial;
 use crate::plan::{EtcdPatch, EtcdWait, IdentityChange};
 use crate::view::{ClusterView, DataState, MemberView};
@@ -23,7 +23,10 @@ pub(super) fn start_seed(view: &ClusterView<'_>) -> RuleResult {
         return RuleResult::Pass;
     }
     // No client has written: clients are routed only after bootstrap is finished.
-    if identity.restore != view.facts.cluster.restore {
+    let origin = identity.restore.as_ref();
+    if !origin.is_some_and(RestoreOrigin::is_in_place)
+        && identity.restore != view.facts.cluster.restore
+    {
         return restart(view, IdentityChange::SourceChanged);
     }
     if BootstrapFailure::of(view).is_some() {

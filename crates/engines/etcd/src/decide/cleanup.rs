@@ -28,11 +28,12 @@ pub(super) fn delete_removed_members(view: &ClusterView<'_>) -> RuleResult {
     }
     let unneeded = leftover_claims(view).find(|claim| !must_be_retained(view, claim));
     let expired = || retained_claims(view).find(|retained| view.facts.now >= retained.until);
-    match unneeded.or_else(|| expired().map(|retained| retained.claim)) {
-        Some(claim) => RuleResult::disruption(EtcdDisruption::DeleteClaim {
+    let unneeded = unneeded.map(|claim| (claim, DeleteReason::MemberRemoved));
+    match unneeded.or_else(|| expired().map(|retained| (retained.claim, retained.why))) {
+        Some((claim, why)) => RuleResult::disruption(EtcdDisruption::DeleteClaim {
             claim: claim.uid,
             serial: claim.serial,
-            why: DeleteReason::MemberRemoved,
+            why,
         }),
         None => RuleResult::Pass,
     }
@@ -118,17 +119,32 @@ fn leftover_claims<'v>(view: &'v ClusterView<'_>) -> impl Iterator<Item = &'v Cl
 struct RetainedClaim<'v> {
     claim: &'v ClaimFacts,
     until: UnixTime,
+    why: DeleteReason,
 }
 
 fn retained_claims<'v>(view: &'v ClusterView<'_>) -> impl Iterator<Item = RetainedClaim<'v>> {
-    let claims = view
-        .retained_claims
+    let removed = view.retained_claims.iter().filter_map(|claim| {
+        Some(RetainedClaim {
+            claim,
+            until: claim.removed_at?.after(view.facts.cluster.keep_removed_for),
+            why: DeleteReason::MemberRemoved,
+        })
+    });
+    // The data of a replaced epoch is the only one until clients are served from the restored one.
+    let replaced = view
+        .replaced_claims
         .iter()
-        .filter(|claim| !claim.is_terminating);
-    claims.filter_map(|claim| {
-        let until = claim.removed_at?.after(view.facts.cluster.keep_removed_for);
-        Some(RetainedClaim { claim, until })
-    })
+        .filter(|_| view.identity.bootstrapped)
+        .filter_map(|claim| {
+            Some(RetainedClaim {
+                claim,
+                until: claim.replaced_until.filter(|until| until.0 < i64::MAX)?,
+                why: DeleteReason::Replaced,
+            })
+        });
+    removed
+        .chain(replaced)
+        .filter(|retained| !retained.claim.is_terminating)
 }
 
 /// Returns true if clients may have written to the claim's volume and the spec asks for retention.

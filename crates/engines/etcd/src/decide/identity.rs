@@ -13,7 +13,7 @@ use super::{RuleResult, update_identity};
 use crate::facts::{
     ClaimFacts, EtcdFacts, OwnedBy, OwnedObject, PodFacts, RestorePodFacts, StartMode,
 };
-use crate::identity::{ClusterId, Identity};
+use crate::identity::{ClusterId, Identity, RestoreOrigin};
 use crate::names::{Epoch, Serial};
 use crate::plan::{
     DeleteReason, EtcdCreate, EtcdDisruption, EtcdWait, IdentityChange, UnreadableObjects,
@@ -142,7 +142,7 @@ impl<'f> IdentitySituation<'f> {
         }
         let has_later_epoch = objects
             .latest_epoch()
-            .is_some_and(|latest| latest > identity.epoch);
+            .is_some_and(|latest| latest > identity.highest_epoch());
         let predates_bootstrap =
             !identity.bootstrapped && objects.was_bootstrapped(facts, identity);
         if has_later_epoch || predates_bootstrap {
@@ -310,7 +310,13 @@ impl<'f> MemberObjects<'f> {
         let may_bootstrap = self
             .pods_of(epoch)
             .any(|pod| pod.start_mode == StartMode::Bootstrap);
-        let status_proves = facts.cluster.status_cluster_id.is_some()
+        // Until a restore is finished the status names the cluster that it replaces.
+        let replaced = identity.replaced.as_ref();
+        let status_cluster_id = facts
+            .cluster
+            .status_cluster_id
+            .filter(|id| replaced.is_none_or(|replaced| replaced.cluster_id != Some(*id)));
+        let status_proves = status_cluster_id.is_some()
             && !may_bootstrap
             && (self.has_joined(epoch) || epoch == Epoch::FIRST);
         let claim_proves = |claim: &ClaimFacts| {
@@ -323,6 +329,33 @@ impl<'f> MemberObjects<'f> {
             || self.claims_of(epoch).any(claim_proves)
     }
 
+    /// Returns true if a member has joined in an epoch and was not removed.
+    fn has_members(self, epoch: Epoch) -> bool {
+        let is_member =
+            |claim: &ClaimFacts| claim.joined_on.is_some() && claim.removed_at.is_none();
+        self.claims_of(epoch).any(is_member) || self.has_joined_pod(epoch)
+    }
+
+    /// Returns the epoch with the data of clients if a restore was under way or has replaced an epoch: the latest one in
+    /// which members have joined, and not one that was replaced. The seed of a later one has not served.
+    fn epoch_with_data(self, facts: &EtcdFacts) -> Option<Epoch> {
+        let is_replaced = |epoch: Epoch| {
+            self.claims_of(epoch)
+                .any(|claim| claim.replaced_until.is_some())
+        };
+        let claims = self.claims.iter().map(|claim| claim.epoch);
+        let epochs: BTreeSet<_> = claims
+            .chain(self.pods.iter().map(|pod| pod.epoch))
+            .filter(|epoch| self.has_members(*epoch))
+            .collect();
+        let any_replaced = epochs.iter().any(|epoch| is_replaced(*epoch));
+        if facts.cluster.status_cluster_id.is_none() && !any_replaced {
+            return None;
+        }
+        let current = epochs.iter().filter(|epoch| !is_replaced(**epoch)).max();
+        current.or(epochs.iter().max()).copied()
+    }
+
     /// Rebuilds the identity from the annotations of claims and pods; `None` if they disagree.
     /// Bootstrap was finished if a member has joined. Otherwise no client has written, and a new
     /// epoch begins.
@@ -331,18 +364,17 @@ impl<'f> MemberObjects<'f> {
         let (Some(Some(lineage)), None) = (lineages.next(), lineages.next()) else {
             return None;
         };
-        let epoch = self.latest_epoch()?;
+        let latest = self.latest_epoch()?;
+        let epoch = self.epoch_with_data(facts).unwrap_or(latest);
         let highest = self.highest_serial()?;
-        let has_member_claim = self
-            .claims_of(epoch)
-            .any(|claim| claim.joined_on.is_some() && claim.removed_at.is_none());
         let mut identity = Identity {
             lineage: *lineage,
             epoch,
+            highest_epoch: (latest > epoch).then_some(latest),
             next_serial: highest.next(),
             ..new_identity(facts)
         };
-        if has_member_claim || self.has_joined_pod(epoch) {
+        if self.has_members(epoch) {
             identity.cluster_id = facts.cluster.status_cluster_id;
             identity.bootstrapped = true;
             // The origin of existing data is not known.
@@ -378,22 +410,23 @@ fn new_identity(facts: &EtcdFacts) -> Identity {
         replacements: BTreeSet::new(),
         snapshotted_version: None,
         restore: facts.cluster.restore.clone(),
+        highest_epoch: None,
+        next_epoch: None,
+        replaced: None,
         resource_uid: facts.cluster.resource_uid,
     }
 }
 
-/// Begins a new epoch, which starts from the backup that the spec names now. The serial of its seed
-/// is above every serial in use: objects that were prepared for the old epoch have other names.
+/// Begins a new epoch, which starts from the backup of an in-place restore that is under way, or from the one that the spec
+/// names now. The serial of its seed is above every serial in use: objects that were prepared for the old epoch have other
+/// names.
 pub(super) fn new_epoch(facts: &EtcdFacts, identity: &mut Identity, highest: Option<Serial>) {
-    identity.epoch = identity.epoch.next();
-    identity.seed = identity
+    let seed = identity
         .next_serial
         .max(highest.map_or(Serial(0), Serial::next));
-    identity.next_serial = identity.seed.next();
-    identity.seed_storage = None;
-    identity.cluster_id = None;
-    identity.intent = None;
-    identity.restore = facts.cluster.restore.clone();
+    let in_place = identity.restore.take().filter(RestoreOrigin::is_in_place);
+    let restore = in_place.or_else(|| facts.cluster.restore.clone());
+    identity.begin_epoch(identity.highest_epoch().next(), seed, restore);
 }
 
 /// Deletes the pods, then the claims of abandoned epochs. The new epoch starts once all pods are
@@ -403,7 +436,7 @@ pub(super) fn delete_old_epochs(view: &ClusterView<'_>) -> RuleResult {
         return RuleResult::disruption(EtcdDisruption::DeletePod {
             pod: pod.uid,
             serial: pod.serial,
-            why: DeleteReason::OldEpoch,
+            why: deletion_reason(view, pod.epoch),
         });
     }
     if !view.old_pods.is_empty() {
@@ -416,6 +449,13 @@ pub(super) fn delete_old_epochs(view: &ClusterView<'_>) -> RuleResult {
             why: DeleteReason::OldEpoch,
         }),
         None => RuleResult::Pass,
+    }
+}
+
+fn deletion_reason(view: &ClusterView<'_>, epoch: Epoch) -> DeleteReason {
+    match &view.identity.replaced {
+        Some(replaced) if replaced.epoch == epoch => DeleteReason::Replaced,
+        Some(_) | None => DeleteReason::OldEpoch,
     }
 }
 

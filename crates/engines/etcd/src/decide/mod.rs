@@ -6,6 +6,7 @@ mod bootstrap;
 mod cleanup;
 mod finish_bootstrap;
 mod identity;
+mod in_place;
 pub(crate) mod intent;
 mod join;
 mod nudge;
@@ -100,15 +101,18 @@ fn new_intent(view: &ClusterView<'_>, change: MembershipChange) -> Intent {
 type Rule = fn(&ClusterView<'_>) -> RuleResult;
 
 /// The rules in the order in which they are asked, once there is an identity.
-const RULES: [Rule; 22] = [
+const RULES: [Rule; 25] = [
     objects::create_missing,
     restore::delete_unneeded_pods,
     identity::delete_old_epochs,
+    in_place::record_replaced,
     bootstrap::start_seed,
     placement::free_node_for_voter,
     recreate::recreate_pods,
+    recreate::release_pods,
     recreate::delete_finished_pods,
     rollout::replace_idle_pods,
+    in_place::replace_cluster,
     quorum::check_quorum,
     intent::settle_intent,
     bootstrap::record_cluster,

@@ -4,7 +4,7 @@
 use super::{Actions, RuleResult};
 use crate::facts::{Drift, OwnedBy, OwnedObject, StartMode, StorageKind};
 use crate::identity::MembershipChange;
-use crate::plan::{EtcdApply, EtcdDisruption, EtcdPatch, EtcdWait, OwnerTarget};
+use crate::plan::{EtcdApply, EtcdDisruption, EtcdPatch, EtcdWait, IdentityChange, OwnerTarget};
 use crate::view::{ClusterView, quorum};
 
 /// Creates the objects that members need before any member starts. An object of that name with
@@ -103,7 +103,23 @@ fn pod_disruption_budget(
         .drift
         .contains_key(&OwnedObject::PodDisruptionBudget);
     let from = view.facts.pdb_min_available;
-    if !view.membership_known || has_name_conflict || from.is_unknown() {
+    if has_name_conflict || from.is_unknown() {
+        return None;
+    }
+    // The members of the replaced epoch serve again before etcd lists them: raised before, lowered after.
+    if let Some(EtcdDisruption::UpdateIdentity {
+        why: IdentityChange::UndoRestore,
+        ..
+    }) = disruption
+    {
+        let replaced = view.identity.replaced.as_ref()?;
+        let min = u8::try_from(quorum(usize::from(replaced.voters))).unwrap_or(u8::MAX);
+        let is_enough = from
+            .present()
+            .is_some_and(|now| now.is_some_and(|now| now >= min));
+        return (!is_enough).then_some(EtcdApply::PodDisruptionBudget { from, min });
+    }
+    if !view.membership_known {
         return None;
     }
     let open_intent = view.identity.intent.as_ref();
@@ -165,7 +181,9 @@ pub(super) fn set_claim_owners(
     owned: bool,
 ) -> impl Iterator<Item = EtcdPatch> {
     let claims = view.members.values().filter_map(|member| member.claim);
-    let claims = claims.chain(view.retained_claims.iter().copied());
+    let claims = claims
+        .chain(view.retained_claims.iter().copied())
+        .chain(view.replaced_claims.iter().copied());
     claims
         .filter(move |claim| claim.is_owned != owned && !claim.is_terminating)
         .map(move |claim| EtcdPatch::SetOwner {

@@ -2,19 +2,20 @@
 //! the volume that the member joined on. Operators that leave pods in a terminal phase lose the
 //! cluster with a reboot of all nodes.
 
-use super::RuleResult;
+use super::{Actions, RuleResult};
 use crate::facts::StartMode;
 use crate::plan::{DeleteReason, EtcdDisruption, EtcdPatch};
 use crate::view::{ClusterView, DataState, MemberView};
 
-/// Creates the missing pods of members whose data exists.
+/// Creates the missing pods of members whose data exists. They are created held: an operator that was frozen while a restore
+/// replaced the epoch could otherwise start a member of the replaced epoch late.
 pub(super) fn recreate_pods(view: &ClusterView<'_>) -> RuleResult {
     let missing =
         members_with_data(view).filter(|member| member.pod.is_none() && has_joined_claim(member));
     let create: Vec<_> = missing
         .map(|member| {
             let claim = member.claim.map(|claim| claim.uid);
-            view.pod(member.serial, claim, StartMode::ExistingData)
+            view.pod(member.serial, claim, StartMode::Held)
         })
         .collect();
     if create.is_empty() {
@@ -24,20 +25,28 @@ pub(super) fn recreate_pods(view: &ClusterView<'_>) -> RuleResult {
     }
 }
 
-/// Deletes pods in a terminal phase, which are then recreated.
-pub(super) fn delete_finished_pods(view: &ClusterView<'_>) -> RuleResult {
-    // The held pod of a seed that joined before its start mode could be set.
-    let held = members_with_data(view)
+/// Lets the held pods of members that have joined start on their existing data. The readiness gate is set in the same write.
+pub(super) fn release_pods(view: &ClusterView<'_>) -> RuleResult {
+    let patch: Vec<_> = members_with_data(view)
         .filter(|member| has_joined_claim(member))
         .filter_map(|member| member.pod)
-        .find(|pod| pod.start_mode == StartMode::Held && !pod.is_terminating);
-    if let Some(pod) = held {
-        return RuleResult::patch(EtcdPatch::SetStartMode {
+        .filter(|pod| pod.start_mode == StartMode::Held && !pod.is_terminating)
+        .map(|pod| EtcdPatch::MarkJoined {
             pod: pod.uid,
             from: StartMode::Held,
-            to: StartMode::ExistingData,
-        });
+        })
+        .collect();
+    if patch.is_empty() {
+        return RuleResult::Pass;
     }
+    RuleResult::Act(Box::new(Actions {
+        patch,
+        ..Actions::default()
+    }))
+}
+
+/// Deletes pods in a terminal phase, which are then recreated.
+pub(super) fn delete_finished_pods(view: &ClusterView<'_>) -> RuleResult {
     let finished = members_with_data(view)
         .filter_map(|member| member.pod)
         .find(|pod| pod.is_finished && !pod.is_terminating);

@@ -16,6 +16,7 @@ use crate::facts::{
     SourceState,
 };
 use crate::identity::RestoreOrigin;
+use crate::names::{Epoch, Serial};
 use crate::plan::{EtcdCreate, EtcdDisruption, EtcdPatch, EtcdWait, IdentityChange, RestorePodEnd};
 use crate::view::ClusterView;
 
@@ -27,9 +28,12 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(300);
 
 /// Returns the restore pod of the current seed.
 pub(super) fn current_pod<'f>(view: &ClusterView<'f>) -> Option<&'f RestorePodFacts> {
-    let identity = view.identity;
+    pod_of(view, view.identity.epoch, view.identity.seed)
+}
+
+fn pod_of<'f>(view: &ClusterView<'f>, epoch: Epoch, seed: Serial) -> Option<&'f RestorePodFacts> {
     let mut pods = view.facts.restore_pods.iter();
-    pods.find(|pod| pod.epoch == identity.epoch && pod.serial == identity.seed)
+    pods.find(|pod| pod.epoch == epoch && pod.serial == seed)
 }
 
 /// Deletes restore pods whose work is done, or that an operator created late.
@@ -41,9 +45,16 @@ pub(super) fn delete_unneeded_pods(view: &ClusterView<'_>) -> RuleResult {
     }
 }
 
-/// Returns true if the volume of the current seed is still to be filled.
+/// Returns true if the volume of the current seed, or of the next epoch's, is still to be filled.
 fn is_needed(view: &ClusterView<'_>, pod: &RestorePodFacts) -> bool {
     let identity = view.identity;
+    if let Some(next) = &identity.next_epoch
+        && (pod.epoch, pod.serial) == (next.epoch, next.seed)
+    {
+        return view
+            .next_claim
+            .is_none_or(|claim| is_unfilled(claim, &next.restore));
+    }
     let Some(origin) = &identity.restore else {
         return false;
     };
@@ -53,21 +64,60 @@ fn is_needed(view: &ClusterView<'_>, pod: &RestorePodFacts) -> bool {
     let Some(seed) = view.members.get(&identity.seed) else {
         return true;
     };
-    let is_unfilled = |claim: &ClaimFacts| claim.joined_on.is_none() && !claim.is_restored(origin);
-    seed.pod.is_none() && seed.claim.is_none_or(is_unfilled)
+    seed.pod.is_none() && seed.claim.is_none_or(|claim| is_unfilled(claim, origin))
+}
+
+fn is_unfilled(claim: &ClaimFacts, origin: &RestoreOrigin) -> bool {
+    claim.joined_on.is_none() && !claim.is_restored(origin)
 }
 
 /// Takes the next action until the volume of the seed is filled, and passes then.
 pub(super) fn fill_seed(view: &ClusterView<'_>, origin: &RestoreOrigin) -> RuleResult {
     let seed = view.identity.seed;
     let member = view.members.get(&seed);
-    let restore_pod = current_pod(view);
-    let has_pod = member.is_some_and(|member| member.pod.is_some());
-    let Some(claim) = member.and_then(|member| member.claim) else {
+    let volume = VolumeToFill {
+        serial: seed,
+        epoch: view.identity.epoch,
+        origin,
+        claim: member.and_then(|member| member.claim),
+        has_pod: member.is_some_and(|member| member.pod.is_some()),
+        create: view.claim(seed),
+    };
+    fill(view, &volume, &|| {
+        bootstrap::restart(view, IdentityChange::SeedLost)
+    })
+}
+
+/// The volume of a seed that a restore fills.
+#[derive(Debug)]
+pub(super) struct VolumeToFill<'v> {
+    /// The serial of the seed.
+    pub serial: Serial,
+    /// The epoch of the seed.
+    pub epoch: Epoch,
+    /// The restore.
+    pub origin: &'v RestoreOrigin,
+    /// The claim of the seed.
+    pub claim: Option<&'v ClaimFacts>,
+    /// Whether the seed has a pod.
+    pub has_pod: bool,
+    /// The creation of the claim.
+    pub create: EtcdCreate,
+}
+
+/// Takes the next action until a volume is filled, and passes then. `restart` begins with another volume.
+pub(super) fn fill(
+    view: &ClusterView<'_>,
+    volume: &VolumeToFill<'_>,
+    restart: &dyn Fn() -> RuleResult,
+) -> RuleResult {
+    let (seed, origin, has_pod) = (volume.serial, volume.origin, volume.has_pod);
+    let restore_pod = pod_of(view, volume.epoch, seed);
+    let Some(claim) = volume.claim else {
         return if has_pod {
-            bootstrap::restart(view, IdentityChange::SeedLost)
+            restart()
         } else {
-            RuleResult::create(vec![view.claim(seed)])
+            RuleResult::create(vec![volume.create.clone()])
         };
     };
     if claim.joined_on.is_some() {
@@ -80,7 +130,7 @@ pub(super) fn fill_seed(view: &ClusterView<'_>, origin: &RestoreOrigin) -> RuleR
         let is_newer =
             |written: Version| (written.major, written.minor) > (version.major, version.minor);
         if claim.last_version.is_some_and(is_newer) {
-            return bootstrap::restart(view, IdentityChange::SeedLost);
+            return restart();
         }
         // The containers of a finished pod never run again.
         return match restore_pod {
@@ -93,18 +143,18 @@ pub(super) fn fill_seed(view: &ClusterView<'_>, origin: &RestoreOrigin) -> RuleR
     // The claim was replaced or is about to be deleted: its content is not known. A new epoch has
     // another name, and its volume is empty.
     if has_pod || claim.restored.is_some() || claim.is_lost || claim.is_terminating {
-        return bootstrap::restart(view, IdentityChange::SeedLost);
+        return restart();
     }
     match restore_pod {
         Some(pod) if pod.is_terminating => RuleResult::Block(EtcdWait::RestorePodDeletion(seed)),
         Some(pod) if pod.claim != claim.uid || pod.restore != origin.id => {
             delete(pod, RestorePodEnd::OtherVolume)
         }
-        Some(pod) => continue_restore(view, claim, pod),
+        Some(pod) => continue_restore(view, claim, pod, restart),
         None => when_usable(view, || {
             RuleResult::create(vec![EtcdCreate::RestorePod {
                 serial: seed,
-                epoch: view.identity.epoch,
+                epoch: volume.epoch,
                 claim: claim.uid,
                 restore: origin.clone(),
                 template_hash: view.facts.cluster.pod_template_hash,
@@ -117,6 +167,7 @@ fn continue_restore(
     view: &ClusterView<'_>,
     claim: &ClaimFacts,
     pod: &RestorePodFacts,
+    restart: &dyn Fn() -> RuleResult,
 ) -> RuleResult {
     let is_outdated = pod
         .template_hash
@@ -149,9 +200,7 @@ fn continue_restore(
                 RestoreStep::Fetch => delete(pod, RestorePodEnd::Failed),
                 // These steps leave directories behind that they do not overwrite, also if the pod is
                 // deleted meanwhile: the next attempt needs a new volume.
-                RestoreStep::Restore | RestoreStep::Install => {
-                    bootstrap::restart(view, IdentityChange::SeedLost)
-                }
+                RestoreStep::Restore | RestoreStep::Install => restart(),
             }
         }
     }
@@ -169,7 +218,7 @@ fn retry_at(claim: &ClaimFacts, failure: &RestoreFailure) -> UnixTime {
 }
 
 /// Returns the result of `next` if the backup can be restored, and a wait otherwise.
-fn when_usable(view: &ClusterView<'_>, next: impl FnOnce() -> RuleResult) -> RuleResult {
+pub(super) fn when_usable(view: &ClusterView<'_>, next: impl FnOnce() -> RuleResult) -> RuleResult {
     match &view.facts.source {
         Some(SourceState::Usable) => next(),
         Some(SourceState::Unusable(problem)) => {

@@ -9,7 +9,7 @@ mod snapshot;
 
 use evenkeel_api::{labels, quantity};
 use evenkeel_backup::agent_pod::StoreAccess;
-use evenkeel_kit::claims::{joined_on, removed_at};
+use evenkeel_kit::claims::{joined_on, removed_at, replaced_until};
 use evenkeel_kit::identity_object::{self, SPEC_KEY};
 use evenkeel_kit::pods::data_sub_path;
 use evenkeel_runtime::{Action, Error, KubeObject, Outcome};
@@ -322,6 +322,15 @@ async fn execute_patch(context: &ExecuteContext<'_>, patch: &EtcdPatch) -> Resul
             let patch = json!({ "metadata": {
                 "annotations": { labels::REMOVED_AT: removed_at },
                 "labels": { labels::REMOVED: is_removed },
+            } });
+            patch_or_conflict(context, observed.claims.get(claim), Some(patch)).await
+        }
+        EtcdPatch::RecordReplaced { claim, until } => {
+            let replaced = until.map(|until| replaced_until(*claim, until));
+            let is_replaced = until.map(|_| "true");
+            let patch = json!({ "metadata": {
+                "annotations": { labels::REPLACED_UNTIL: replaced },
+                "labels": { labels::REPLACED: is_replaced },
             } });
             patch_or_conflict(context, observed.claims.get(claim), Some(patch)).await
         }

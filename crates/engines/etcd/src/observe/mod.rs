@@ -10,6 +10,7 @@ mod member_status;
 pub mod objects;
 mod pod;
 pub(crate) mod restore;
+pub mod restore_request;
 pub mod secrets;
 pub mod source;
 mod stuck;
@@ -21,7 +22,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_api::{BackupSchedule, EtcdCluster, Rejection, Version, labels};
+use evenkeel_api::{BackupSchedule, EtcdCluster, Rejection, Restore, Version, labels};
 use evenkeel_kit::identity_object::recorded_spec;
 use evenkeel_kit::nodes::NodeState;
 use evenkeel_kit::objects::{annotation, by_uid, is_as_built};
@@ -35,12 +36,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::build::{self, restore_pod, service};
 use crate::desired::{DesiredCluster, DesiredStorage};
-use crate::facts::{ClaimFacts, Drift, EtcdFacts, OwnedBy, OwnedObject, PodFacts, VolumeTopology};
-use crate::identity::{Identity, Uid};
+use crate::facts::{
+    ClaimFacts, Drift, EtcdFacts, OwnedBy, OwnedObject, PodFacts, RestoreRequest, VolumeTopology,
+};
+use crate::identity::{Identity, RestoreOrigin, Uid};
 use crate::names::{Lineage, Serial, member_name, peer_url};
 use etcd::EtcdState;
 use objects::{ClusterObjects, parse_identity};
 use restore::created_at;
+use restore_request::SelectedRestore;
 use secrets::TlsState;
 use source::RestoreSource;
 
@@ -66,7 +70,11 @@ pub struct ObservedCluster {
     pub pods: BTreeMap<Uid, Pod>,
     /// The pods that fill the volumes of seeds, by uid.
     pub restore_pods: BTreeMap<Uid, Pod>,
-    /// The `Backup` that the epoch in bootstrap starts from, and its store.
+    /// The Restores of the cluster.
+    pub restores: Vec<Restore>,
+    /// The request of the Restore that is carried out.
+    pub restore_request: Option<SelectedRestore>,
+    /// The `Backup` that the next epoch, or the epoch in bootstrap, starts from, and its store.
     pub source: Option<RestoreSource>,
     /// The PVCs of members, by uid.
     pub claims: BTreeMap<Uid, PersistentVolumeClaim>,
@@ -154,9 +162,15 @@ impl ObservedCluster {
             .as_ref()
             .is_some_and(|object| !is_own_identity(&desired, &objects, object));
         let identity = objects.identity.filter(|_| !identity_taken);
+        let identity = identity.map(parse_identity).transpose()?;
+        let restore_request = identity
+            .as_ref()
+            .and_then(|(_, identity)| restore_request::select(&objects.restores, identity));
         Ok(Self {
-            identity: identity.map(parse_identity).transpose()?,
+            identity,
             identity_taken,
+            restores: objects.restores,
+            restore_request,
             desired,
             rejection,
             pods: by_uid(objects.pods),
@@ -225,6 +239,7 @@ impl ObservedCluster {
             details: self.member_details(state),
             lineages: self.lineages(),
             restore_pods: self.restore_pod_facts(),
+            restore_request: self.restore_request().cloned(),
             source: self.source.as_ref().map(RestoreSource::state),
             pods: Observed::Present(pods.collect()),
             claims: Observed::Present(claims.collect()),
@@ -255,6 +270,22 @@ impl ObservedCluster {
     /// Returns true if the identity, and with it the whole cluster, belongs to a deleted resource of the same name.
     pub fn belongs_to_previous_resource(&self) -> bool {
         self.identity_owner() == OwnedBy::PreviousResource
+    }
+
+    /// Returns the request of the Restore that is carried out.
+    pub fn restore_request(&self) -> Option<&RestoreRequest> {
+        let selected = self.restore_request.as_ref();
+        selected.map(|selected| &selected.request)
+    }
+
+    /// Returns the restore whose backup is read.
+    pub fn restore_origin(&self) -> Option<&RestoreOrigin> {
+        let identity = self.identity.as_ref().map(|(_, identity)| identity);
+        source::needed(
+            identity,
+            self.restore_request(),
+            self.desired.restore.as_ref(),
+        )
     }
 
     /// Returns the lineages of the pods and PVCs with the cluster's label; `None` for an unreadable one.
@@ -329,6 +360,7 @@ impl ObservedCluster {
             created_at: created_at(&claim.metadata, self.now),
             joined_on: claims::read_joined_on(claim),
             restored: restore::read_restored(claim),
+            replaced_until: claims::read_replaced_until(claim),
             is_terminating: is_terminating(cluster, &claim.metadata),
             topology: location.map_or(VolumeTopology::Unknown, VolumeLocation::topology),
             on_cordoned_node: self.is_on_cordoned_node(claim),

@@ -1,6 +1,6 @@
 //! The objects of a cluster: from the caches, or from the API.
 
-use evenkeel_api::{BackupSchedule, EtcdCluster, labels};
+use evenkeel_api::{BackupSchedule, EtcdCluster, Restore, labels};
 use evenkeel_kit::{identity_object, objects};
 use evenkeel_runtime::{
     CacheSync, CachedVersion, Error, ObjectKey, OwnedCache, ResourceKey, cache,
@@ -12,6 +12,7 @@ use kube::{Client, ResourceExt};
 
 use crate::identity::Identity;
 use crate::names::{ENGINE, ObjectNames};
+use crate::observe::restore_request::is_of_cluster;
 
 /// The caches that the watches fill.
 pub struct Caches {
@@ -27,6 +28,8 @@ pub struct Caches {
     pub services: OwnedCache<Service>,
     /// The PodDisruptionBudgets.
     pub pdbs: OwnedCache<PodDisruptionBudget>,
+    /// The Restores of all clusters.
+    pub restores: Store<Restore>,
     /// The BackupSchedules.
     pub schedules: OwnedCache<BackupSchedule>,
     /// The nodes, trimmed.
@@ -55,6 +58,8 @@ pub struct ClusterObjects {
     pub pdb: Option<PodDisruptionBudget>,
     /// The BackupSchedule with the name of the cluster's, regardless of its owner.
     pub backup_schedule: Option<BackupSchedule>,
+    /// The Restores of the cluster.
+    pub restores: Vec<Restore>,
 }
 
 impl ClusterObjects {
@@ -105,7 +110,17 @@ impl Caches {
                 .schedules
                 .get(key, &names.backup_schedule())
                 .map(|object| (*object).clone()),
+            restores: self.restores_of(key),
         })
+    }
+
+    fn restores_of(&self, key: &ResourceKey) -> Vec<Restore> {
+        let all = self.restores.state();
+        let own = all.iter().filter(|restore| {
+            restore.namespace().as_deref() == Some(&*key.namespace)
+                && is_of_cluster(restore, &key.name)
+        });
+        own.map(|restore| (**restore).clone()).collect()
     }
 
     /// Returns the cached version of an object that the operator wrote.
@@ -145,7 +160,7 @@ pub async fn read_live_related(
     let client_service_name = names.client_service();
     let pdb_name = names.pod_disruption_budget();
     let schedule_name = names.backup_schedule();
-    let (identity, pods, claims, peer_service, client_service, pdb, backup_schedule) = tokio::try_join!(
+    let (identity, pods, claims, peer_service, client_service, pdb, backup_schedule, restores) = tokio::try_join!(
         cache::read::<ConfigMap>(client, key, &identity_name),
         cache::list::<Pod>(client, key, labels::CLUSTER),
         cache::list::<PersistentVolumeClaim>(client, key, labels::CLUSTER),
@@ -153,8 +168,13 @@ pub async fn read_live_related(
         cache::read::<Service>(client, key, &client_service_name),
         cache::read::<PodDisruptionBudget>(client, key, &pdb_name),
         cache::read::<BackupSchedule>(client, key, &schedule_name),
+        cache::list_all::<Restore>(client, &key.namespace),
     )?;
     let (restore_pods, pods) = split_restore_pods(pods);
+    let restores = restores
+        .into_iter()
+        .filter(|restore| is_of_cluster(restore, &key.name))
+        .collect();
     Ok(move |resource| ClusterObjects {
         resource,
         identity,
@@ -165,6 +185,7 @@ pub async fn read_live_related(
         client_service,
         pdb,
         backup_schedule,
+        restores,
     })
 }
 

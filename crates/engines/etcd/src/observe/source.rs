@@ -1,4 +1,4 @@
-//! The `Backup` that a new cluster is to start from, and its store. They are read by name, and not watched.
+//! The `Backup` that a cluster is to start from, or that is to replace its data, and its store. They are read by name, and not watched.
 
 use evenkeel_api::Version;
 use evenkeel_api::backup::ClusterKind;
@@ -7,9 +7,8 @@ use evenkeel_api::backup::store::BackupStore;
 use evenkeel_runtime::{ResourceKey, cache};
 use kube::Client;
 
-use crate::facts::{SourceProblem, SourceState};
-use crate::identity::RestoreOrigin;
-use crate::observe::objects::{ClusterObjects, parse_identity};
+use crate::facts::{RestoreRequest, SourceProblem, SourceState};
+use crate::identity::{Identity, RestoreOrigin};
 
 /// A `Backup` and its store, as the API has them.
 #[derive(Clone, Debug)]
@@ -26,11 +25,22 @@ pub struct RestoreSource {
     pub has_agent_image: bool,
 }
 
-/// Returns true if a backup that the spec names is read: bootstrap is not finished.
-pub fn is_needed(objects: &ClusterObjects) -> bool {
-    let identity = objects.identity.clone();
-    let identity = identity.and_then(|object| parse_identity(object).ok());
-    identity.is_none_or(|(_, identity)| !identity.bootstrapped)
+/// Returns the restore that needs its backup: into the next epoch, into the epoch in bootstrap, or into a cluster that does not
+/// exist yet, which begins with the backup in `spec.bootstrap.from`.
+pub fn needed<'o>(
+    identity: Option<&'o Identity>,
+    request: Option<&'o RestoreRequest>,
+    bootstrap: Option<&'o RestoreOrigin>,
+) -> Option<&'o RestoreOrigin> {
+    let Some(identity) = identity else {
+        return bootstrap;
+    };
+    if identity.bootstrapped {
+        let request = request.filter(|request| !request.undo);
+        return request.map(|request| &request.origin);
+    }
+    let in_place = identity.restore.as_ref();
+    in_place.filter(|origin| origin.is_in_place()).or(bootstrap)
 }
 
 impl RestoreSource {
@@ -96,6 +106,9 @@ impl RestoreSource {
             (BackupPhase::Failed, _) => return Some(SourceProblem::BackupFailed),
             _ => return Some(SourceProblem::BackupIncomplete),
         };
+        if status.damaged.is_some() {
+            return Some(SourceProblem::BackupDamaged);
+        }
         // Nothing but this check guards the way down: etcd 3.5 serves silently on data of 3.6 and 3.7 (tried).
         let minor = |version: Version| (version.major, version.minor);
         let of_backup = status.engine_version.parse::<Version>();

@@ -96,11 +96,7 @@ impl Outline {
                 self.drafts.group(at, heading, object);
             }
             EtcdCreate::Claim { serial, .. } => self.join(at, *serial),
-            EtcdCreate::Pod {
-                serial,
-                start_mode: StartMode::ExistingData,
-                ..
-            } => {
+            EtcdCreate::Pod { serial, .. } if at.context.has_joined(*serial) => {
                 let text = format!("start {} again", at.context.member(*serial));
                 let reason = "its pod does not exist";
                 let heading = Heading::new(StepKind::StartMember, text, reason);
@@ -137,6 +133,7 @@ impl Outline {
             EtcdPatch::RecordJoinedVolume { claim, .. }
             | EtcdPatch::RecordRestored { claim, .. }
             | EtcdPatch::RecordRemoval { claim, .. }
+            | EtcdPatch::RecordReplaced { claim, .. }
             | EtcdPatch::RecordVersion { claim, .. } => {
                 self.drafts.record(at, at.claim_serial(*claim));
             }
@@ -214,6 +211,7 @@ impl Outline {
                     self.delete_old(at, volume);
                 }
                 DeleteReason::MemberRemoved
+                | DeleteReason::Replaced
                 | DeleteReason::Finished
                 | DeleteReason::FreesNode
                 | DeleteReason::Outdated => self.volumes.push(VolumeDeletion {
@@ -229,6 +227,12 @@ impl Outline {
         let name = at.context.member(serial);
         match why {
             DeleteReason::OldEpoch => self.delete_old(at, format!("Pod {name}")),
+            DeleteReason::Replaced => {
+                self.stopped += 1;
+                let reason = "a restore replaces their cluster";
+                let heading = Heading::new(StepKind::DeleteObjects, "delete", reason);
+                self.drafts.group(at, heading, format!("Pod {name}"));
+            }
             DeleteReason::MemberRemoved => {
                 let text = format!("delete the pod of removed member {name}");
                 let heading = Heading::new(StepKind::RemoveMember, text, "");
@@ -285,6 +289,27 @@ impl Outline {
                 (
                     StepKind::RestartBootstrap,
                     "begin the bootstrap anew, with new members".to_owned(),
+                )
+            }
+            IdentityChange::PrepareRestore | IdentityChange::RestartPreparation => (
+                StepKind::RestoreBackup,
+                "prepare a volume with the data of a backup".to_owned(),
+            ),
+            IdentityChange::CancelRestore => {
+                (StepKind::UpdateIdentity, "cancel the restore".to_owned())
+            }
+            IdentityChange::ReplaceCluster => {
+                self.drafts.close_all();
+                (
+                    StepKind::RestoreBackup,
+                    "replace the etcd cluster by one with the restored data".to_owned(),
+                )
+            }
+            IdentityChange::UndoRestore => {
+                self.drafts.close_all();
+                (
+                    StepKind::RestoreBackup,
+                    "undo the restore: start the replaced etcd cluster again".to_owned(),
                 )
             }
             IdentityChange::Adopt => (

@@ -231,6 +231,7 @@ impl SimulatedCluster {
                     created_at: now,
                     joined_on: None,
                     restored: None,
+                    replaced_until: None,
                     is_terminating: false,
                     topology: VolumeTopology::Unknown,
                     on_cordoned_node: false,
@@ -347,6 +348,9 @@ impl SimulatedCluster {
             }
             EtcdPatch::RecordRemoval { claim, at } => {
                 self.on_claim(*claim, |claim| claim.removed_at = *at)
+            }
+            EtcdPatch::RecordReplaced { claim, until } => {
+                self.on_claim(*claim, |claim| claim.replaced_until = *until)
             }
             EtcdPatch::RecordVersion { claim, version } => {
                 self.on_claim(*claim, |claim| claim.last_version = Some(*version))

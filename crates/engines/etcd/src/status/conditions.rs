@@ -3,6 +3,7 @@
 use evenkeel_api::conditions::{ConditionStatus, ConditionType, ConditionUpdate, Reason};
 use evenkeel_runtime::{Observed, Plan};
 
+use super::restore;
 use super::rollout::{self, RolloutProgress};
 use crate::actions::ActionContext;
 use crate::availability::{Alarm, Availability};
@@ -28,6 +29,13 @@ pub(super) fn ready(context: &ActionContext<'_>) -> ConditionUpdate {
             ConditionStatus::False,
             Reason::Bootstrapping,
             "Clients are not served until the previous cluster is deleted and the new one is bootstrapped.",
+        );
+    }
+    if restore::is_replacing(context) {
+        return update(
+            ConditionStatus::False,
+            Reason::Restoring,
+            "Clients are not served until the members with the other data have started.",
         );
     }
     if !identity.bootstrapped {
@@ -174,6 +182,11 @@ pub(super) fn progressing(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> Pro
         ),
         (rebuilds_identity, ConditionStatus::True, Reason::Recovering),
         (
+            restore::is_replacing(context),
+            ConditionStatus::True,
+            Reason::Restoring,
+        ),
+        (
             is_bootstrapping && (has_identity || acts),
             ConditionStatus::True,
             Reason::Bootstrapping,
@@ -185,6 +198,11 @@ pub(super) fn progressing(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> Pro
             voter_is_terminating || (restarts && !has_lost_data && !scales),
             ConditionStatus::True,
             Reason::Recovering,
+        ),
+        (
+            all_serve && restore::is_preparing(context),
+            ConditionStatus::True,
+            Reason::Restoring,
         ),
         // An unreachable member is replaced only after `replace_after`.
         (

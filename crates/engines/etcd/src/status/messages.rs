@@ -3,6 +3,7 @@
 use evenkeel_api::NextActionStatus;
 use evenkeel_runtime::{Action, Observed, Plan};
 
+use super::restore;
 use super::rollout::{self, RolloutProgress};
 use super::{cause, to_time};
 use crate::actions::{ActionContext, etcd_action, responding_voters};
@@ -79,8 +80,13 @@ pub(super) fn summarize(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> Optio
 fn summarize_bootstrap(context: &ActionContext<'_>, view: &ClusterView<'_>) -> String {
     let serving = view.listed().filter(|member| member.is_serving()).count();
     let desired = context.facts.cluster.members;
+    let verb = if restore::is_replacing(context) {
+        "Restoring"
+    } else {
+        "Bootstrapping"
+    };
     format!(
-        "Bootstrapping {serving} of {desired}{}",
+        "{verb} {serving} of {desired}{}",
         pod_problem(context, view, view.members.values())
     )
 }

@@ -12,6 +12,7 @@ mod messages;
 mod operation;
 mod problem;
 mod reasons;
+mod restore;
 mod rollout;
 
 pub use events::state_events;
@@ -117,6 +118,7 @@ pub fn status(
         volume_size: volume_size(observed).unwrap_or_default(),
         data_size: data_size(&old.data_size, facts, view),
         alarms: facts.alarms.iter().map(ToString::to_string).collect(),
+        restore: restore::progress(&context, plan, old.restore.as_ref()),
         problems: summary.problem_list(&context, &old.problems, &now),
         operation: summary.operation,
         next_action: summary.next_action,

@@ -5,6 +5,7 @@ use evenkeel_api::{OperationStatus, OperationType};
 use evenkeel_runtime::Plan;
 
 use super::conditions::Progress;
+use super::restore;
 use super::rollout::RolloutProgress;
 use super::{messages, to_time};
 use crate::actions::ActionContext;
@@ -93,7 +94,15 @@ fn kind(
             completed: serving.min(desired),
             total: desired,
         };
-        return Some((OperationType::Bootstrap, Some(count)));
+        let operation = if restore::is_replacing(context) {
+            OperationType::Restore
+        } else {
+            OperationType::Bootstrap
+        };
+        return Some((operation, Some(count)));
+    }
+    if restore::is_replacing(context) {
+        return Some((OperationType::Restore, None));
     }
     if let Some(rollout) = RolloutProgress::of(context, view) {
         let count = Count {
@@ -114,6 +123,9 @@ fn kind(
     }
     if view.listed().any(|member| member.data == DataState::Lost) {
         return Some((OperationType::Replace, None));
+    }
+    if restore::is_preparing(context) {
+        return Some((OperationType::Restore, None));
     }
     let listed = view.listed().count();
     if listed != desired || view.learners().next().is_some() {

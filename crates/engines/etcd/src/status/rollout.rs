@@ -5,7 +5,7 @@ use evenkeel_api::{NodeProblem, OperationStatus, OperationType};
 use evenkeel_kit::pods::PodRestart;
 use evenkeel_runtime::UnixTime;
 
-use super::cause;
+use super::{cause, restore};
 use crate::actions::{ActionContext, sentence};
 use crate::view::{ClusterView, DataState, MemberView};
 
@@ -139,16 +139,17 @@ fn last_rollout<'c>(context: &ActionContext<'c>) -> Option<&'c OperationStatus> 
     })
 }
 
-/// Returns true if a rollout restarts a cluster of one or two members, so that clients are not served meanwhile. An event
-/// announced it.
+/// Returns true if a rollout restarts a cluster of one or two members, or the undo of a restore starts all members, so that
+/// clients are not served meanwhile. An event announced it.
 pub(super) fn is_planned_outage(context: &ActionContext<'_>) -> bool {
     let Some(view) = context.view else {
         return false;
     };
+    let is_rollout = view.facts.cluster.members <= MAX_MEMBERS_WITHOUT_REDUNDANCY
+        && last_rollout(context).is_some();
     view.identity.bootstrapped
         && !view.members.is_empty()
-        && view.facts.cluster.members <= MAX_MEMBERS_WITHOUT_REDUNDANCY
-        && last_rollout(context).is_some()
+        && (is_rollout || restore::is_replacing(context))
         && view
             .members
             .values()
