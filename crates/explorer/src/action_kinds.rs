@@ -9,7 +9,7 @@ use evenkeel_runtime::{Action, Plan};
 
 /// All kinds that explorations reach: first those of the explored world itself, then those that
 /// need tampered facts.
-pub const ALL_KINDS: [&str; 70] = [
+pub const ALL_KINDS: [&str; 77] = [
     "create-identity",
     "create-claim",
     "create-pod",
@@ -66,6 +66,13 @@ pub const ALL_KINDS: [&str; 70] = [
     "restore",
     "restore-retry",
     "restore-pod-deletion",
+    "prepare-restore",
+    "restart-preparation",
+    "cancel-restore",
+    "replace-cluster",
+    "undo-restore",
+    "record-replaced",
+    "delete-pod/replaced",
     "apply-object",
     "paused",
     "inconsistent-objects",
@@ -113,6 +120,7 @@ fn disruption_kind(disruption: &EtcdDisruption) -> &'static str {
         } => "restart-member/transfer",
         EtcdDisruption::DeletePod { why, .. } => match why {
             DeleteReason::OldEpoch => "delete-pod/old-epoch",
+            DeleteReason::Replaced => "delete-pod/replaced",
             DeleteReason::MemberRemoved => "delete-pod/member-removed",
             DeleteReason::Finished => "delete-pod/finished",
             DeleteReason::FreesNode => "delete-pod/frees-node",
@@ -120,6 +128,7 @@ fn disruption_kind(disruption: &EtcdDisruption) -> &'static str {
         },
         EtcdDisruption::DeleteClaim { why, .. } => match why {
             DeleteReason::OldEpoch => "delete-claim/old-epoch",
+            DeleteReason::Replaced => "delete-claim/replaced",
             DeleteReason::MemberRemoved => "delete-claim/member-removed",
             DeleteReason::Finished | DeleteReason::FreesNode | DeleteReason::Outdated => {
                 "delete-claim/unexpected"

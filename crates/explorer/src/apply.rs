@@ -9,7 +9,8 @@ use crate::Decider;
 use crate::effect::{self, Effect, FailureDetection, WriteResult};
 use crate::event::{ModelEvent, cluster_for_unknown_voter};
 use crate::model::{
-    ClusterModel, DiskState, ModelPod, ModelRestoreState, RuleViolation, UnknownVoter, backup_of,
+    ClusterModel, DiskState, ModelPod, ModelRestore, ModelRestoreState, RuleViolation,
+    UnknownVoter, backup_of,
 };
 use crate::trace_fmt::DescribedWrite;
 
@@ -54,6 +55,26 @@ impl ModelEvent {
             Self::SourceEdited(backup) => {
                 model.budget.edits -= 1;
                 model.source = *backup;
+            }
+            Self::RestoreCreated(backup) => {
+                model.budget.edits -= 1;
+                let identity = model.identity.as_ref();
+                model.restore = identity.map(|identity| ModelRestore {
+                    backup: *backup,
+                    replaces: identity.epoch,
+                    undo: false,
+                });
+            }
+            Self::UndoRequested => {
+                model.budget.edits -= 1;
+                model.restore = model.restore.map(|restore| ModelRestore {
+                    undo: true,
+                    ..restore
+                });
+            }
+            Self::RestoreDeleted => {
+                model.budget.edits -= 1;
+                model.restore = None;
             }
             Self::ResourceRecreated => {
                 recreate_resource(model);
@@ -184,11 +205,12 @@ fn freeze(model: &mut ClusterModel, decider: &dyn Decider) {
 
 fn send_late_write(model: &mut ClusterModel, effect: &Effect) -> Result<(), RuleViolation> {
     model.late_writes.remove(0);
-    let had_quorum = bootstrapped_quorum(model).is_some();
+    let with_quorum = bootstrapped_quorum(model);
     if effect::apply(model, effect, FailureDetection::NotDetected)? == WriteResult::Rejected {
         model.late_writes.clear();
     }
-    if had_quorum && bootstrapped_quorum(model).is_none() {
+    // A restore replaces the cluster by a write of the identity. Its members serve until their pods are deleted.
+    if with_quorum.is_some_and(|cluster| !model.has_quorum(cluster)) {
         return Err(RuleViolation(format!(
             "a late write costs the quorum: {}",
             DescribedWrite(effect)
@@ -347,6 +369,7 @@ fn check_plan(model: &ClusterModel) -> Result<(), RuleViolation> {
         Effect::UpdateIdentity { from, to } => {
             !from.bootstrapped
                 && to.bootstrapped
+                && !model.restores_in_place
                 && backup_of(from.restore.as_ref()) != model.source
         }
         _ => false,

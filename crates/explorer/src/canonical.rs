@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_etcd::facts::StartMode;
-use evenkeel_etcd::identity::{Identity, Intent, MembershipChange, SeedStorage, Uid};
+use evenkeel_etcd::identity::{ClusterId, Identity, Intent, MembershipChange, SeedStorage, Uid};
 use evenkeel_etcd::names::{Epoch, Serial};
 use evenkeel_etcd::plan::{EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget};
 
@@ -209,6 +209,9 @@ fn walk(model: &mut ClusterModel, visitor: &mut dyn NameVisitor) {
     if let Some(identity) = &mut model.identity {
         walk_identity(identity, visitor);
     }
+    if let Some(restore) = &mut model.restore {
+        visitor.epoch(&mut restore.replaces);
+    }
     walk_map(&mut model.claims, visitor, |claim, visitor| {
         visitor.epoch(&mut claim.epoch);
         visitor.uid(&mut claim.uid);
@@ -340,12 +343,33 @@ fn walk_identity(identity: &mut Identity, visitor: &mut dyn NameVisitor) {
     if let Some(intent) = &mut identity.intent {
         walk_intent(intent, visitor);
     }
-    // In the model the cluster ID is the epoch.
-    if let Some(cluster) = &mut identity.cluster_id {
-        let mut epoch = Epoch(u16::try_from(cluster.0).unwrap_or(u16::MAX));
-        visitor.epoch(&mut epoch);
-        cluster.0 = u64::from(epoch.0);
+    if let Some(epoch) = &mut identity.highest_epoch {
+        visitor.epoch(epoch);
     }
+    if let Some(next) = &mut identity.next_epoch {
+        visitor.epoch(&mut next.epoch);
+        visitor.serial(&mut next.seed);
+    }
+    if let Some(replaced) = &mut identity.replaced {
+        visitor.epoch(&mut replaced.epoch);
+        visitor.serial(&mut replaced.seed);
+        if let Some(SeedStorage::Claim(uid) | SeedStorage::Pod(uid)) = &mut replaced.seed_storage {
+            visitor.uid(uid);
+        }
+        if let Some(cluster) = &mut replaced.cluster_id {
+            walk_cluster_id(cluster, visitor);
+        }
+    }
+    if let Some(cluster) = &mut identity.cluster_id {
+        walk_cluster_id(cluster, visitor);
+    }
+}
+
+/// Visits a cluster ID. In the model it is the epoch.
+fn walk_cluster_id(cluster: &mut ClusterId, visitor: &mut dyn NameVisitor) {
+    let mut epoch = Epoch(u16::try_from(cluster.0).unwrap_or(u16::MAX));
+    visitor.epoch(&mut epoch);
+    cluster.0 = u64::from(epoch.0);
 }
 
 fn walk_effect(effect: &mut Effect, visitor: &mut dyn NameVisitor) {
@@ -393,6 +417,7 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn NameVisitor) {
         }
         Effect::Patch(
             EtcdPatch::RecordRemoval { claim, .. }
+            | EtcdPatch::RecordReplaced { claim, .. }
             | EtcdPatch::RecordVersion { claim, .. }
             | EtcdPatch::ResizeVolume { claim, .. },
         ) => visitor.uid(claim),

@@ -11,7 +11,8 @@ use evenkeel_etcd::names::Serial;
 
 use crate::effect::Effect;
 use crate::model::{
-    ClusterModel, FaultBudget, ModelClaim, ModelCluster, ModelPod, ModelRestorePod, TemplateVariant,
+    ClusterModel, FaultBudget, ModelClaim, ModelCluster, ModelPod, ModelRestore, ModelRestorePod,
+    TemplateVariant,
 };
 
 /// The 128-bit hash of an encoded state. The probability that any two of 10⁹ states collide, so that one of them
@@ -27,6 +28,7 @@ pub struct PartTables {
     claims: Interner<(Serial, ModelClaim)>,
     pods: Interner<(Serial, ModelPod)>,
     restore_pods: Interner<(Serial, ModelRestorePod)>,
+    requests: Interner<Option<ModelRestore>>,
     clusters: Interner<ModelCluster>,
     effects: Interner<Effect>,
 }
@@ -40,6 +42,7 @@ impl PartTables {
                 edits_change_template: start.edits_change_template,
                 edits_change_volumes: start.edits_change_volumes,
                 restores: start.restores,
+                restores_in_place: start.restores_in_place,
                 owns_data: start.owns_data,
                 ..ClusterModel::new(
                     start.desired_members,
@@ -52,6 +55,7 @@ impl PartTables {
             claims: Interner::default(),
             pods: Interner::default(),
             restore_pods: Interner::default(),
+            requests: Interner::default(),
             clusters: Interner::default(),
             effects: Interner::default(),
         }
@@ -70,6 +74,7 @@ impl PartTables {
             claims,
             pods,
             source,
+            restore,
             restore_pods,
             clusters,
             pending_writes,
@@ -79,6 +84,7 @@ impl PartTables {
             edits_change_template: _,
             edits_change_volumes: _,
             restores: _,
+            restores_in_place: _,
             owns_data: _,
             identity_owned,
             identity_terminating,
@@ -120,6 +126,7 @@ impl PartTables {
                 0,
                 0,
             ]));
+            words.push(self.requests.number(restore));
             words.extend(
                 restore_pods
                     .iter()
@@ -166,8 +173,12 @@ impl PartTables {
             && self.common.restores
         {
             let [source, restore_pods, ..] = word.to_le_bytes();
+            let [request, rest @ ..] = rest else {
+                return model;
+            };
             let (restore_pods, rest) = rest.split_at(usize::from(restore_pods));
             model.source = source;
+            model.restore = self.requests.value(*request).flatten();
             model.restore_pods = self.restore_pods.values(restore_pods).collect();
             parts = rest;
         }

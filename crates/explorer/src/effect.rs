@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::facts::{RestoredVolume, StartMode};
-use evenkeel_etcd::identity::{Identity, Intent, MembershipChange, Uid};
+use evenkeel_etcd::identity::{Identity, Intent, MembershipChange, RestoreOrigin, Uid};
 use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::plan::{
     DeleteReason, EtcdApply, EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget,
@@ -13,8 +13,9 @@ use evenkeel_etcd::view::quorum;
 use evenkeel_runtime::Plan;
 
 use crate::model::{
-    ClusterModel, DiskState, ModelClaim, ModelMember, ModelPod, ModelRestorePod, ModelRestoreState,
-    RuleViolation, TemplateVariant, backup_of, member_label, restore_of,
+    BACKUPS, ClusterModel, DiskState, ModelClaim, ModelMember, ModelPod, ModelRestore,
+    ModelRestorePod, ModelRestoreState, RuleViolation, TemplateVariant, backup_of, member_label,
+    restore_of,
 };
 use crate::observe::is_ready;
 use crate::prune::{identity_moves_forward, start_mode_moves_forward};
@@ -204,6 +205,7 @@ fn apply_create(model: &mut ClusterModel, create: &EtcdCreate) -> WriteResult {
                     epoch: *epoch,
                     claim: *claim,
                     backup: backup_of(Some(restore)),
+                    restore: restore.id,
                     template: TemplateVariant::of(*template_hash),
                     state: ModelRestoreState::Held,
                     is_terminating: false,
@@ -222,13 +224,17 @@ fn record_restored(
     volume: Uid,
     restore: Uid,
 ) -> Result<WriteResult, RuleViolation> {
+    let origins = known_origins(model);
     let mut claims = model.claims.iter_mut();
     let Some((serial, claim)) = claims.find(|(_, claim)| claim.uid == uid) else {
         return Ok(WriteResult::Rejected);
     };
     let has_data = match claim.disk {
         DiskState::Empty => false,
-        DiskState::Restored(backup) => restore_of(backup).is_some_and(|of| of.id == restore),
+        DiskState::Restored(backup) => origins
+            .iter()
+            .filter(|origin| origin.id == restore)
+            .all(|origin| backup_of(Some(origin)) == backup),
         // A write that arrives late, after etcd has started.
         DiskState::Data { .. } => true,
     };
@@ -244,6 +250,22 @@ fn record_restored(
         volume,
     });
     Ok(WriteResult::Done)
+}
+
+/// Returns the restores that the spec, the identity or a `Restore` can name.
+fn known_origins(model: &ClusterModel) -> Vec<RestoreOrigin> {
+    let identity = model.identity.iter();
+    let named = identity.flat_map(|identity| {
+        let next = identity.next_epoch.as_ref().map(|next| &next.restore);
+        next.into_iter().chain(&identity.restore)
+    });
+    let request = model.restore.map(ModelRestore::origin);
+    BACKUPS
+        .into_iter()
+        .filter_map(restore_of)
+        .chain(named.cloned())
+        .chain(request)
+        .collect()
 }
 
 fn apply_patch(model: &mut ClusterModel, patch: &EtcdPatch) -> WriteResult {
@@ -271,6 +293,15 @@ fn apply_patch(model: &mut ClusterModel, patch: &EtcdPatch) -> WriteResult {
         return match model.claims.values_mut().find(|claim| claim.uid == *uid) {
             Some(claim) => {
                 claim.joined_on = Some((*uid, *volume));
+                WriteResult::Done
+            }
+            None => WriteResult::Rejected,
+        };
+    }
+    if let EtcdPatch::RecordReplaced { claim: uid, until } = patch {
+        return match model.claims.values_mut().find(|claim| claim.uid == *uid) {
+            Some(claim) => {
+                claim.is_replaced = until.is_some();
                 WriteResult::Done
             }
             None => WriteResult::Rejected,
@@ -313,6 +344,7 @@ fn apply_patch(model: &mut ClusterModel, patch: &EtcdPatch) -> WriteResult {
         | EtcdPatch::ReleaseRestorePod { .. }
         | EtcdPatch::RecordRestored { .. }
         | EtcdPatch::RecordRemoval { .. }
+        | EtcdPatch::RecordReplaced { .. }
         | EtcdPatch::RecordVersion { .. }
         | EtcdPatch::RecordTemplateHash { .. }
         | EtcdPatch::ResizeVolume { .. }
@@ -509,6 +541,21 @@ fn delete(
             if current && member {
                 return Err(RuleViolation(format!(
                     "the volume of {} is deleted although {0} is still a member",
+                    member_label(*serial)
+                )));
+            }
+            if let DiskState::Data { cluster, .. } = claim.disk
+                && let Some(of) = model.clusters.get(usize::from(cluster))
+                && !current
+                && model.restores_in_place
+                && of.has_served_clients
+                && of
+                    .members
+                    .get(serial)
+                    .is_some_and(|member| !member.is_learner)
+            {
+                return Err(RuleViolation(format!(
+                    "the volume of {} is deleted although a restore of its cluster can be undone",
                     member_label(*serial)
                 )));
             }

@@ -96,6 +96,12 @@ pub enum ModelEvent {
     TemplateEdited(TemplateVariant),
     /// The user names another backup, or none.
     SourceEdited(BackupNumber),
+    /// The user creates a `Restore` of this backup, for the current cluster.
+    RestoreCreated(BackupNumber),
+    /// The user asks for the undo of the `Restore`.
+    UndoRequested,
+    /// The user deletes the `Restore`.
+    RestoreDeleted,
     /// The user deletes the resource and creates it again.
     ResourceRecreated,
     /// The user deletes the resource with orphan propagation and creates it again.
@@ -202,7 +208,9 @@ impl ModelEvent {
                     .filter(|members| *members != model.desired_members)
                     .map(Self::MembersEdited),
             );
-            if model.restores {
+            if model.restores_in_place {
+                events.extend(restore_edits(model));
+            } else if model.restores {
                 let others = BACKUPS.into_iter().chain([NO_BACKUP]);
                 let others = others.filter(|backup| *backup != model.source);
                 events.extend(others.map(Self::SourceEdited));
@@ -244,6 +252,21 @@ pub fn decided_writes(
     visibility: Visibility,
 ) -> Vec<Effect> {
     effect::plan_writes(&decider.decide(&observe(model, visibility)))
+}
+
+/// Returns the edits of the `Restore`. It can be created for a cluster that has served.
+fn restore_edits(model: &ClusterModel) -> Vec<ModelEvent> {
+    match &model.restore {
+        Some(restore) if restore.undo => vec![ModelEvent::RestoreDeleted],
+        Some(_) => vec![ModelEvent::UndoRequested, ModelEvent::RestoreDeleted],
+        None => {
+            let identity = model.identity.as_ref();
+            let has_cluster = identity
+                .is_some_and(|identity| identity.bootstrapped && identity.cluster_id.is_some());
+            let backup = has_cluster.then_some(ModelEvent::RestoreCreated(BACKUPS[0]));
+            backup.into_iter().collect()
+        }
+    }
 }
 
 /// Returns every pair of an unscheduled new member and a voter without a scheduled pod whose node it could take.

@@ -25,7 +25,9 @@ impl ClusterModel {
             return Ok(());
         };
         let bootstrapped = identity.bootstrapped;
-        if !bootstrapped && self.pods.values().any(|pod| pod.is_routed) {
+        // The pods of an epoch that a restore has replaced serve until they are deleted, before the next seed starts.
+        let mut pods = self.pods.values();
+        if !bootstrapped && pods.any(|pod| pod.is_routed && pod.epoch == identity.epoch) {
             return Err(RuleViolation(
                 "clients are routed before the bootstrap is finished".to_owned(),
             ));
@@ -81,6 +83,16 @@ impl ClusterModel {
         if !cluster.identity_deleted && cluster.origin != backup_of(identity.restore.as_ref()) {
             return Err(RuleViolation(
                 "the cluster did not begin with the data that its epoch begins with".to_owned(),
+            ));
+        }
+        if let Some(replaced) = identity.replaced.as_ref()
+            && identity.bootstrapped
+            && !replaced.is_undone(identity.epoch)
+            && cluster.origin != backup_of(Some(&replaced.replaced_by))
+        {
+            return Err(RuleViolation(
+                "clients are served from other data than that of the backup that they asked for"
+                    .to_owned(),
             ));
         }
         Ok(())

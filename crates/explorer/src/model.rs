@@ -13,7 +13,8 @@ use evenkeel_etcd::view::quorum;
 use crate::effect::{self, Effect};
 
 pub use crate::restore_model::{
-    BACKUPS, BackupNumber, ModelRestorePod, ModelRestoreState, NO_BACKUP, backup_of, restore_of,
+    BACKUPS, BackupNumber, ModelRestore, ModelRestorePod, ModelRestoreState, NO_BACKUP, backup_of,
+    restore_of,
 };
 
 /// The state of the model.
@@ -39,6 +40,8 @@ pub struct ClusterModel {
     pub pods: BTreeMap<Serial, ModelPod>,
     /// The backup that `spec.bootstrap.from` names.
     pub source: BackupNumber,
+    /// The `Restore` of the cluster.
+    pub restore: Option<ModelRestore>,
     /// The restore pods by the serial of the seed.
     pub restore_pods: BTreeMap<Serial, ModelRestorePod>,
     /// Every etcd cluster that was ever bootstrapped. Two clusters of one epoch have the same cluster ID.
@@ -57,6 +60,8 @@ pub struct ClusterModel {
     pub edits_change_volumes: bool,
     /// Whether the spec may name a backup, and edits name another one.
     pub restores: bool,
+    /// Whether edits create a `Restore`, ask for its undo and delete it, instead of naming another backup in the spec.
+    pub restores_in_place: bool,
     /// Whether the resource owns the identity and the claims even once the bootstrap is finished. It always owns the
     /// pods.
     pub owns_data: bool,
@@ -113,6 +118,9 @@ pub struct ModelClaim {
     pub joined_on: Option<(Uid, Uid)>,
     /// The restore that the operator recorded on the claim.
     pub restored: Option<RestoredVolume>,
+    /// Whether the operator recorded that a restore has replaced the cluster. The time until which the claim is kept does not
+    /// come.
+    pub is_replaced: bool,
     /// The content of the data directory.
     pub disk: DiskState,
     /// Whether the node of the volume is lost for good.
@@ -142,6 +150,7 @@ impl ModelClaim {
             epoch,
             joined_on,
             restored: None,
+            is_replaced: false,
             disk,
             node_lost: false,
             shares_node_of: took,
@@ -282,7 +291,7 @@ pub struct ModelCluster {
     pub logged_change: Option<MembershipChange>,
     /// Whether the identity was deleted since the cluster was formed.
     pub identity_deleted: bool,
-    /// Whether clients were ever routed to it. Tracked only where tampering is allowed.
+    /// Whether clients were ever routed to it. Tracked only where it matters: with tampering and in-place restores.
     pub has_served_clients: bool,
     /// A voter that another client of etcd added and that never starts.
     pub unknown_voter: Option<UnknownVoter>,
@@ -329,6 +338,7 @@ impl ClusterModel {
             claims: BTreeMap::new(),
             pods: BTreeMap::new(),
             source: NO_BACKUP,
+            restore: None,
             restore_pods: BTreeMap::new(),
             clusters: Vec::new(),
             pending_writes: Vec::new(),
@@ -338,6 +348,7 @@ impl ClusterModel {
             edits_change_template: false,
             edits_change_volumes: false,
             restores: false,
+            restores_in_place: false,
             owns_data: storage == StorageKind::Ephemeral,
             identity_owned: false,
             identity_terminating: false,
@@ -388,6 +399,16 @@ impl ClusterModel {
         Self {
             source: BACKUPS[0],
             restores: true,
+            ..self
+        }
+    }
+
+    /// Lets edits create a `Restore`, ask for its undo, and delete it.
+    #[must_use]
+    pub fn with_in_place_restore(self) -> Self {
+        Self {
+            restores: true,
+            restores_in_place: true,
             ..self
         }
     }
@@ -681,7 +702,7 @@ impl ClusterModel {
         let routed = self
             .pods
             .iter()
-            .filter(|(_, pod)| self.allows_tampering && pod.is_routed);
+            .filter(|(_, pod)| (self.allows_tampering || self.restores_in_place) && pod.is_routed);
         let serving: Vec<usize> = routed
             .filter_map(|(serial, _)| self.running_cluster(*serial))
             .collect();

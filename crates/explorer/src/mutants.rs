@@ -9,7 +9,7 @@ use evenkeel_etcd::facts::{
 };
 use evenkeel_etcd::identity::{Intent, MembershipChange};
 use evenkeel_etcd::names::Serial;
-use evenkeel_etcd::plan::{DeleteReason, EtcdCreate, EtcdDisruption, EtcdPatch};
+use evenkeel_etcd::plan::{DeleteReason, EtcdCreate, EtcdDisruption, EtcdPatch, IdentityChange};
 use evenkeel_runtime::{Engine, Observed, Plan};
 
 use crate::Decider;
@@ -32,6 +32,7 @@ pub struct Mutant {
     starts_converged: bool,
     owns_data: bool,
     restores: bool,
+    restores_in_place: bool,
 }
 
 impl Decider for Mutant {
@@ -59,6 +60,8 @@ impl Mutant {
         };
         let model = if self.restores {
             model.with_restore()
+        } else if self.restores_in_place {
+            model.with_in_place_restore()
         } else {
             model
         };
@@ -100,6 +103,16 @@ const BASE: Mutant = Mutant {
     starts_converged: false,
     owns_data: false,
     restores: false,
+    restores_in_place: false,
+};
+
+/// The base of bugs that show when a restore replaces a running cluster, or is undone.
+const IN_PLACE: Mutant = Mutant {
+    members: 1,
+    restores_in_place: true,
+    starts_converged: true,
+    budget: ONE_EDIT,
+    ..BASE
 };
 
 /// The base of bugs that show in a cluster that begins with the data of a backup.
@@ -110,7 +123,90 @@ const RESTORE: Mutant = Mutant {
 };
 
 /// All mutants.
-pub const MUTANTS: [Mutant; 25] = [
+pub const MUTANTS: [Mutant; 30] = [
+    Mutant {
+        name: "starts-recreated-pods-at-once",
+        description: "creates the missing pod of a member so that it starts at once: an operator that was frozen starts a member of the replaced cluster late",
+        budget: FaultBudget {
+            faults: 1,
+            crashes: 1,
+            edits: 1,
+            delays: 0,
+        },
+        tamper_plan: |facts, plan| {
+            let joined = joined_serials(facts);
+            for create in &mut plan.create {
+                if let EtcdCreate::Pod {
+                    serial, start_mode, ..
+                } = create
+                    && joined.contains(serial)
+                {
+                    *start_mode = StartMode::ExistingData;
+                }
+            }
+        },
+        ..IN_PLACE
+    },
+    Mutant {
+        name: "abandons-replaced-volumes",
+        description: "deletes the volumes of a replaced cluster like those of an abandoned bootstrap: the restore cannot be undone",
+        tamper_facts: |facts| {
+            each_claim(facts, |claim| claim.replaced_until = None);
+            if let Observed::Present(identity) = &mut facts.identity {
+                identity.replaced = None;
+            }
+        },
+        ..IN_PLACE
+    },
+    Mutant {
+        name: "starts-restored-cluster-early",
+        description: "starts the restored cluster while the members of the replaced one still run: two clusters accept writes",
+        tamper_facts: |facts| {
+            let epoch = facts.identity.present().map(|identity| identity.epoch);
+            if let Observed::Present(pods) = &mut facts.pods {
+                pods.retain(|pod| Some(pod.epoch) == epoch);
+            }
+        },
+        ..IN_PLACE
+    },
+    Mutant {
+        name: "restarts-restore-empty",
+        description: "begins a new epoch without the backup if the volume of a restored seed is lost: the cluster is empty",
+        budget: FaultBudget {
+            faults: 1,
+            ..ONE_EDIT
+        },
+        tamper_plan: |_, plan| {
+            if let Some(EtcdDisruption::UpdateIdentity {
+                to,
+                why: IdentityChange::SeedLost,
+                ..
+            }) = &mut plan.disruption
+            {
+                to.restore = None;
+            }
+        },
+        ..IN_PLACE
+    },
+    Mutant {
+        name: "undoes-without-budget",
+        description: "undoes a restore before the PodDisruptionBudget is raised: a drain evicts too many of the members that return",
+        members: 3,
+        budget: FaultBudget {
+            edits: 2,
+            ..FaultBudget::NONE
+        },
+        tamper_plan: |_, plan| {
+            if let Some(EtcdDisruption::UpdateIdentity {
+                why: IdentityChange::UndoRestore,
+                ..
+            }) = &plan.disruption
+            {
+                plan.apply.clear();
+            }
+        },
+        ..IN_PLACE
+    },
     Mutant {
         name: "accepts-any-volume",
         description: "accepts any claim with the member's name: a claim restored from older data cost 10 of 10 acknowledged writes",

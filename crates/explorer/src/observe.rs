@@ -20,6 +20,8 @@ use crate::model::{
 
 /// The current time. Every other time in the model is now or long ago.
 pub const NOW: UnixTime = UnixTime(1_000_000);
+/// A time after the end of every exploration.
+const NEVER: UnixTime = UnixTime(2_000_000);
 /// A time before every timeout.
 pub const LONG_AGO: UnixTime = UnixTime(0);
 
@@ -59,6 +61,7 @@ pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
             created_at: LONG_AGO,
             joined_on: claim.joined_on,
             restored: claim.restored,
+            replaced_until: claim.is_replaced.then_some(NEVER),
             is_terminating: claim.is_terminating,
             topology: facts::VolumeTopology::Node(node_uid(model, *serial)),
             on_cordoned_node: false,
@@ -134,7 +137,12 @@ pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
             restore: restore_of(model.source),
         },
         restore_pods: model.restore_pods.iter().map(restore_pod).collect(),
-        source: (model.source != NO_BACKUP).then_some(SourceState::Usable),
+        restore_request: model
+            .restore
+            .zip(model.identity.as_ref())
+            .and_then(|(restore, identity)| restore.request(identity)),
+        source: (model.source != NO_BACKUP || model.restores_in_place)
+            .then_some(SourceState::Usable),
         identity: model.identity.clone().into(),
         lineages: (!model.claims.is_empty()
             || !model.pods.is_empty()
@@ -191,7 +199,7 @@ fn restore_pod((serial, pod): (&Serial, &ModelRestorePod)) -> RestorePodFacts {
         epoch: pod.epoch,
         uid: pod.uid,
         claim: pod.claim,
-        restore: restore_of(pod.backup).map_or(Uid(0), |restore| restore.id),
+        restore: pod.restore,
         created_at: time,
         state: match pod.state {
             ModelRestoreState::Held => RestorePodState::Held,

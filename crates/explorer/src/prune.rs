@@ -172,7 +172,8 @@ fn patch_fate(model: &ClusterModel, patch: &EtcdPatch) -> WriteFate {
                 Some(_) => WriteFate::Open,
             }
         }
-        EtcdPatch::RecordRemoval { claim: uid, .. }
+        EtcdPatch::RecordReplaced { claim: uid, .. }
+        | EtcdPatch::RecordRemoval { claim: uid, .. }
         | EtcdPatch::RecordVersion { claim: uid, .. }
         | EtcdPatch::ResizeVolume { claim: uid, .. } => {
             rejected_if(model.claims.values().all(|claim| claim.uid != *uid))
@@ -210,6 +211,7 @@ fn is_outdated(from: &Identity, now: &Identity) -> bool {
     let protected = |one: &Identity| {
         (
             one.epoch,
+            one.highest_epoch(),
             one.next_serial,
             one.bootstrapped,
             one.seed_storage,
@@ -221,13 +223,22 @@ fn is_outdated(from: &Identity, now: &Identity) -> bool {
 }
 
 /// Returns true if an update of the identity only moves forward: serials and epochs are never reused, a finished
-/// bootstrap stays finished, and the restore, the seed's storage and the cluster ID are constant within an epoch.
+/// bootstrap stays finished unless a restore replaces the epoch, and the restore, the seed's storage and the cluster ID are
+/// constant within an epoch. An undo returns to the replaced epoch, once.
 pub fn identity_moves_forward(from: &Identity, to: &Identity) -> bool {
     let same_epoch = from.epoch == to.epoch;
-    to.epoch >= from.epoch
+    let is_undo = from.replaced.as_ref().is_some_and(|replaced| {
+        replaced.epoch == to.epoch && !replaced.is_undone(from.epoch) && to.bootstrapped
+    });
+    let is_replacement = from.next_epoch.as_ref().is_some_and(|next| {
+        let replaced = to.replaced.as_ref();
+        next.epoch == to.epoch && replaced.is_some_and(|replaced| replaced.epoch == from.epoch)
+    });
+    (to.epoch >= from.epoch || is_undo)
+        && to.highest_epoch() >= from.highest_epoch()
         && to.next_serial >= from.next_serial
         && to.resource_uid >= from.resource_uid
-        && (!from.bootstrapped || (same_epoch && to.bootstrapped))
+        && (!from.bootstrapped || (same_epoch && to.bootstrapped) || is_replacement || is_undo)
         && (!same_epoch || from.seed_storage.is_none() || from.seed_storage == to.seed_storage)
         && (!same_epoch || from.cluster_id.is_none() || from.cluster_id == to.cluster_id)
         && (!same_epoch || from.restore == to.restore)

@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 
+use evenkeel_etcd::facts::StorageKind;
+use evenkeel_etcd::identity::Identity;
 use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::view::quorum;
 
@@ -12,7 +14,9 @@ use crate::canonical::canonical;
 use crate::compress::{Fingerprint, PartTables, fingerprint};
 use crate::etcd_start::StartResult;
 use crate::event::ModelEvent;
-use crate::model::{ClusterModel, DiskState, FaultBudget, RuleViolation, TemplateVariant};
+use crate::model::{
+    ClusterModel, DiskState, FaultBudget, ModelClaim, RuleViolation, TemplateVariant,
+};
 use crate::observe::{Visibility, observe};
 
 /// The maximum number of events until a run must be quiescent.
@@ -137,7 +141,15 @@ fn check_quiescent(model: &ClusterModel) -> Result<(), RuleViolation> {
             .map(|serial| model.disk(*serial));
         let no_data = disks.all(|disk| !matches!(disk, Some(DiskState::Data { .. })));
         let all_deleted = model.allows_tampering && identity.bootstrapped && no_data;
-        return if all_deleted {
+        // The data of the replaced cluster was lost while its members were not running, and the restore was undone.
+        let is_lost = |claim: &ModelClaim| {
+            claim.epoch != identity.epoch
+                || claim.node_lost
+                || !matches!(claim.disk, DiskState::Data { .. })
+        };
+        let replaced_lost =
+            model.restores_in_place && identity.bootstrapped && model.claims.values().all(is_lost);
+        return if all_deleted || replaced_lost {
             Ok(())
         } else {
             bad("no cluster was formed")
@@ -145,6 +157,9 @@ fn check_quiescent(model: &ClusterModel) -> Result<(), RuleViolation> {
     };
     if !identity.bootstrapped {
         return bad("the bootstrap is not finished");
+    }
+    if let Some(what) = restore_not_carried_out(model, identity) {
+        return bad(what);
     }
     if !model.has_quorum(cluster) {
         return if quorum_lost_for_good(model, cluster) {
@@ -186,15 +201,36 @@ fn check_quiescent(model: &ClusterModel) -> Result<(), RuleViolation> {
     if !model.restore_pods.is_empty() {
         return bad("a restore pod is left");
     }
+    let is_kept = |claim: &ModelClaim| claim.is_replaced && claim.epoch != identity.epoch;
     if model.pods.len() != members.len()
         || model
             .claims
-            .keys()
-            .any(|serial| !members.contains_key(serial))
+            .iter()
+            .any(|(serial, claim)| !members.contains_key(serial) && !is_kept(claim))
     {
         return bad("objects of a removed member are left");
     }
     Ok(())
+}
+
+/// Returns what is left to do of the `Restore`; `None` if it was carried out or cannot be. A deleted identity does not name the
+/// replaced epoch any more.
+fn restore_not_carried_out(model: &ClusterModel, identity: &Identity) -> Option<&'static str> {
+    let restore = model.restore?;
+    if identity.next_epoch.is_some() {
+        return Some("an epoch is prepared");
+    }
+    if restore.undo {
+        let was_replaced = identity.replaced.as_ref().is_some_and(|replaced| {
+            replaced.epoch == restore.replaces && !replaced.is_undone(identity.epoch)
+        });
+        let is_kept = |claim: &ModelClaim| claim.epoch == restore.replaces && !claim.node_lost;
+        return (was_replaced && model.claims.values().any(is_kept))
+            .then_some("a restore is not undone");
+    }
+    let is_for_this_cluster = identity.epoch == restore.replaces;
+    (is_for_this_cluster && model.storage == StorageKind::Persistent)
+        .then_some("a restore is not carried out")
 }
 
 /// Returns true if so many voters have lost their data that the cluster can never have a quorum again.

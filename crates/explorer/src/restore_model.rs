@@ -1,7 +1,10 @@
 //! Backups and the pods that restore them, in the model.
 
-use evenkeel_etcd::identity::{RestoreOrigin, Uid};
+use evenkeel_api::{ClusterKind, ClusterReference, Restore, RestoreSource, RestoreSpec};
+use evenkeel_etcd::facts::RestoreRequest;
+use evenkeel_etcd::identity::{ClusterId, Identity, RestoreOrigin, Uid};
 use evenkeel_etcd::names::Epoch;
+use evenkeel_etcd::observe::restore_request;
 
 use crate::model::TemplateVariant;
 
@@ -19,7 +22,49 @@ pub fn restore_of(backup: BackupNumber) -> Option<RestoreOrigin> {
     (backup != NO_BACKUP).then(|| RestoreOrigin {
         id: Uid(4000 + u128::from(backup)),
         backup: backup.to_string(),
+        in_place: None,
     })
+}
+
+/// The `Restore` of an explored cluster. There is at most one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ModelRestore {
+    /// The backup.
+    pub backup: BackupNumber,
+    /// The epoch of the cluster that is given up. In the model the cluster ID is the epoch.
+    pub replaces: Epoch,
+    /// Whether it is to be undone.
+    pub undo: bool,
+}
+
+impl ModelRestore {
+    /// Returns the restore that the identity names.
+    pub fn origin(self) -> RestoreOrigin {
+        let replaces = ClusterId(u64::from(self.replaces.0));
+        RestoreOrigin::in_place("restore", &self.backup.to_string(), replaces)
+    }
+
+    /// Returns the request as the real code selects it among the Restores of a cluster.
+    pub fn request(self, identity: &Identity) -> Option<RestoreRequest> {
+        let mut restore = Restore::new(
+            "restore",
+            RestoreSpec {
+                cluster: ClusterReference {
+                    kind: ClusterKind::EtcdCluster,
+                    name: "orders".to_owned(),
+                },
+                from: RestoreSource {
+                    backup: self.backup.to_string(),
+                },
+                replaces: format!("{:x}", self.replaces.0),
+                keep_old_data_for: "1h".to_owned(),
+                undo: self.undo,
+            },
+        );
+        restore.metadata.namespace = Some("shop".to_owned());
+        let selected = restore_request::select(&[restore], identity)?;
+        Some(selected.request)
+    }
 }
 
 /// Returns the backup of a restore.
@@ -39,6 +84,8 @@ pub struct ModelRestorePod {
     pub claim: Uid,
     /// The backup.
     pub backup: BackupNumber,
+    /// The identifier of the restore.
+    pub restore: Uid,
     /// The template that the pod was built from.
     pub template: TemplateVariant,
     /// Its progress.

@@ -102,6 +102,11 @@ impl fmt::Display for ModelEvent {
             Self::SourceEdited(backup) => {
                 write!(f, "the user names backup {backup} in spec.bootstrap.from")
             }
+            Self::RestoreCreated(backup) => {
+                write!(f, "the user creates a Restore of backup {backup}")
+            }
+            Self::UndoRequested => f.write_str("the user asks for the undo of the Restore"),
+            Self::RestoreDeleted => f.write_str("the user deletes the Restore"),
             Self::IdentityCollected => {
                 f.write_str("the identity of the deleted resource is garbage collected")
             }
@@ -235,6 +240,9 @@ impl fmt::Display for DescribedWrite<'_> {
             }
             Effect::Patch(EtcdPatch::DetachClients { .. }) => {
                 f.write_str("routes clients away from a pod")
+            }
+            Effect::Patch(EtcdPatch::RecordReplaced { .. }) => {
+                f.write_str("records whether a claim belongs to a replaced cluster")
             }
             Effect::Patch(EtcdPatch::RecordRemoval { .. }) => {
                 f.write_str("records on a claim that its member was removed")

@@ -80,6 +80,22 @@ fn restored_members_survive_faults_crashes_edits_and_delays() {
 }
 
 #[test]
+fn in_place_restores_survive_faults_crashes_edits_and_delays() {
+    let budget = |faults, crashes, edits, delays| FaultBudget {
+        faults,
+        crashes,
+        edits,
+        delays,
+    };
+    explore_in_place_restore(1, budget(0, 0, 3, 0));
+    explore_in_place_restore(1, budget(1, 0, 2, 0));
+    explore_in_place_restore(1, budget(2, 0, 1, 0));
+    explore_in_place_restore(1, budget(0, 1, 2, 1));
+    explore_in_place_restore(3, budget(1, 0, 1, 0));
+    explore_in_place_restore(3, budget(0, 1, 1, 0));
+}
+
+#[test]
 fn five_members_survive_a_fault_and_a_crash() {
     explore_from_start(5, StorageKind::Ephemeral, ONE_FAULT);
     explore_from_start(
@@ -334,6 +350,11 @@ fn every_kind_of_action_is_decided_somewhere() {
         ..ONE_FAULT
     };
     decided.extend(explore_restore(1, restored).decided.into_keys());
+    let in_place = FaultBudget {
+        edits: 2,
+        ..ONE_FAULT
+    };
+    decided.extend(explore_in_place_restore(1, in_place).decided.into_keys());
     let unknown_voter = ClusterModel::new(
         3,
         StorageKind::Persistent,

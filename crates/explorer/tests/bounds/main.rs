@@ -34,7 +34,11 @@ fn explore_with_learners(
 fn explore_and_check(model: &ClusterModel) -> ExplorerReport {
     let report = explore(model, &RealDecider);
     let (members, storage, budget) = (model.desired_members, model.storage, model.budget);
-    let restore = if model.restores { "restored, " } else { "" };
+    let restore = match (model.restores, model.restores_in_place) {
+        (_, true) => "restored in place, ",
+        (true, false) => "restored, ",
+        (false, false) => "",
+    };
     let tampering = if model.allows_tampering {
         "tampering, "
     } else {
@@ -181,6 +185,34 @@ fn a_restored_member_survives_two_faults_or_a_crash_with_a_fault_or_an_edit() {
 #[test]
 fn three_restored_members_survive_a_fault() {
     explore_restore(3, ONE_FAULT);
+}
+
+/// Explores the restore of a converged cluster, its undo and its cancellation.
+fn explore_in_place_restore(members: u8, budget: FaultBudget) -> ExplorerReport {
+    let model = ClusterModel::new(members, StorageKind::Persistent, 2, budget);
+    explore_and_check(&run_to_quiescence(&model.with_in_place_restore()))
+}
+
+#[test]
+fn a_running_member_is_restored_and_the_restore_is_undone() {
+    for (faults, crashes, edits) in [(0, 1, 2), (1, 1, 1)] {
+        let budget = FaultBudget {
+            faults,
+            crashes,
+            edits,
+            delays: 0,
+        };
+        explore_in_place_restore(1, budget);
+    }
+}
+
+#[test]
+fn three_running_members_are_restored_and_the_restore_is_undone() {
+    let edits = FaultBudget {
+        edits: 2,
+        ..FaultBudget::NONE
+    };
+    explore_in_place_restore(3, edits);
 }
 
 /// Explores template edits from a converged cluster; one of the templates does not start.

@@ -239,6 +239,7 @@ impl KubeObjects {
                 .map(|service| service.there.clone()),
             pdb: self.budget.as_ref().map(|(_, budget)| budget.clone()),
             backup_schedule: self.backup_schedule.clone(),
+            restores: Vec::new(),
         }
     }
 

@@ -61,6 +61,7 @@ pub(crate) fn observation(facts: &EtcdFacts) -> ObservedCluster {
         client_service: None,
         pdb: None,
         backup_schedule: None,
+        restores: Vec::new(),
     };
     let observed = ObservedCluster::new(objects, desired, None, NOW, Lineage(7)).unwrap();
     let identity = facts.identity.present().cloned();

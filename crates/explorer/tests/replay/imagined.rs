@@ -45,6 +45,9 @@ impl ModelReplay {
             intent: None,
             replacements: [].into(),
             snapshotted_version: None,
+            highest_epoch: None,
+            next_epoch: None,
+            replaced: None,
             restore: None,
             resource_uid: Uid(1000),
         });
