@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use evenkeel_api::ClusterKind;
+use evenkeel_api::{ClusterKind, RestoreProgress};
 use evenkeel_archive::manifest::ClusterInfo;
 use evenkeel_archive::tasks::Task;
 use evenkeel_runtime::{Error, ResourceKey};
@@ -37,6 +37,36 @@ pub trait BackupEngine: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Option<DrillParts>, Error>> {
         Box::pin(std::future::ready(Ok(None)))
     }
+
+    /// Reads the state of a cluster whose data a restore replaces. Returns `None` if the resource does not exist or is being
+    /// deleted, or if the engine restores into new clusters only.
+    fn restore_state<'a>(
+        &'a self,
+        _key: &'a ResourceKey,
+    ) -> BoxFuture<'a, Result<Option<RestoreState>, Error>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Returns true if a version of the application can read data of another version. A version that is not one cannot be
+    /// read.
+    fn can_read(&self, _version: &str, _data_version: &str) -> bool {
+        false
+    }
+}
+
+/// The state of a cluster whose data a restore replaces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RestoreState {
+    /// The ID of the cluster, once its bootstrap is finished.
+    pub cluster_id: Option<String>,
+    /// The version that is to read the restored data.
+    pub version: String,
+    /// The last restore that replaces, or has replaced, the data.
+    pub progress: Option<RestoreProgress>,
+    /// Whether the operator is told to change nothing.
+    pub is_paused: bool,
+    /// Whether the members have no volumes.
+    pub is_ephemeral: bool,
 }
 
 /// The backup that is restored in a drill.
