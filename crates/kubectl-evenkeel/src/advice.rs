@@ -104,6 +104,7 @@ pub(crate) fn for_reason(reason: &str, cluster: &str) -> Option<String> {
         | Reason::ProbePending
         | Reason::Restarting
         | Reason::Bootstrapping
+        | Reason::Restoring
         | Reason::Deleting
         | Reason::Converged
         | Reason::Paused

@@ -28,7 +28,7 @@ const EXIT_CODES: &str = "Exit codes:
   2  invalid arguments
   3  status: clients can write, but the cluster is degraded or paused, or no operator is running
   4  status: clients cannot write, or this is unknown
-  5  the cluster, store or backup does not exist, or Evenkeel is not installed
+  5  the cluster, store, backup or restore does not exist, or Evenkeel is not installed
   6  permission denied
   7  the Kubernetes API does not respond";
 
@@ -197,6 +197,59 @@ pub(crate) struct BackupsArgs {
 
 /// The placeholder of a cluster's name.
 pub(crate) const CLUSTER_VALUE: &str = "CLUSTER";
+/// The placeholder of the name of a Restore.
+pub(crate) const RESTORE_VALUE: &str = "RESTORE";
+
+/// The arguments of `restore`. Those of the restore are absent if `undo` is present.
+#[derive(Clone, Debug, Flags)]
+pub(crate) struct RestoreArgs {
+    #[command(subcommand)]
+    pub(crate) undo: Option<RestoreVerb>,
+    /// Name of the cluster
+    #[arg(value_name = CLUSTER_VALUE, required = true)]
+    pub(crate) cluster: Option<String>,
+    /// Name of the Backup
+    #[arg(long, value_name = "BACKUP", required = true)]
+    pub(crate) from: Option<String>,
+    /// Name of the Restore; defaults to one of cluster, backup and cluster ID
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// How long the old data is kept, such as 72h: the restore can be undone until then
+    #[arg(long, value_name = "DURATION", default_value = "72h", value_parser = parse_keep)]
+    pub(crate) keep_old_data_for: String,
+    #[command(flatten)]
+    pub(crate) request: RequestArgs,
+}
+
+/// The verbs about an existing restore.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum RestoreVerb {
+    /// Bring the old data of a cluster back, as long as it is kept. Without --yes, only show what that does
+    Undo {
+        /// Name of the Restore
+        #[arg(value_name = RESTORE_VALUE)]
+        restore: String,
+        #[command(flatten)]
+        request: RequestArgs,
+    },
+}
+
+/// The flags of `restore` and of `restore undo`.
+#[derive(Clone, Debug, Flags)]
+pub(crate) struct RequestArgs {
+    /// Replace the data, and wait until clients are served
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Return as soon as the request is stored, with --yes
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    /// How long to wait, with --yes; the operator continues afterwards
+    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = parse_seconds)]
+    pub(crate) timeout: i64,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) output: OutputFormat,
+}
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -312,6 +365,25 @@ pub(crate) enum Verb {
     },
     /// List the backups of clusters, or the backups in a store, and import backups from a store
     Backups(BackupsArgs),
+    /// Replace the data of a cluster by that of a backup. Without --yes, only show what that does
+    #[command(
+        args_conflicts_with_subcommands = true,
+        subcommand_negates_reqs = true,
+        disable_help_subcommand = true
+    )]
+    Restore(RestoreArgs),
+    /// List the restores of clusters, and until when they can be undone
+    Restores {
+        /// Name of the cluster; defaults to all clusters
+        #[arg(value_name = CLUSTER_VALUE)]
+        cluster: Option<String>,
+        /// List the restores of all namespaces
+        #[arg(short = 'A', long, conflicts_with = "cluster")]
+        all_namespaces: bool,
+        /// Output format
+        #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+        output: OutputFormat,
+    },
     /// Restart the members one by one, the leader last
     Restart {
         #[command(flatten)]
@@ -380,6 +452,19 @@ fn parse_deadline(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err("must be at least 1m and at most 24h".to_owned())
+    }
+}
+
+/// How long the old data of a restored cluster can be kept, in seconds, as in the CRD.
+const MAX_KEEP_SECONDS: u64 = 8760 * 3600;
+
+/// Checks how long old data is kept, and returns it as it is.
+fn parse_keep(text: &str) -> Result<String, String> {
+    let duration = evenkeel_api::duration::parse(text).map_err(|error| error.to_string())?;
+    match duration.map(|duration| duration.as_secs()) {
+        Some(0..=MAX_KEEP_SECONDS) => Ok(text.to_owned()),
+        Some(_) => Err("must be at most 8760h".to_owned()),
+        None => Err("must be above 0, such as 72h".to_owned()),
     }
 }
 
@@ -474,12 +559,19 @@ mod tests {
 
     #[test]
     fn verbs_that_change_something_require_a_name() {
-        for verb in ["restart", "pause", "resume", "move-leader", "backup"] {
+        for verb in [
+            "restart",
+            "pause",
+            "resume",
+            "move-leader",
+            "backup",
+            "restore",
+        ] {
             let error = Args::try_parse_from(["kubectl-evenkeel", verb]).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::MissingRequiredArgument, "{verb}");
             assert_eq!(error.exit_code(), 2);
         }
-        for verb in ["status", "why", "plan", "logs", "backups"] {
+        for verb in ["status", "why", "plan", "logs", "backups", "restores"] {
             Args::try_parse_from(["kubectl-evenkeel", verb]).unwrap();
         }
     }
@@ -513,6 +605,40 @@ mod tests {
             unreachable!()
         };
         assert_eq!(deadline.as_deref(), Some("1h30m"));
+    }
+
+    #[test]
+    fn a_restore_names_a_backup_and_an_undo_names_a_restore() {
+        let parse =
+            |typed: &str| Args::try_parse_from(typed.split_whitespace()).map(|args| args.verb);
+        for typed in [
+            "kubectl-evenkeel restore orders",
+            "kubectl-evenkeel restore --from nightly",
+            "kubectl-evenkeel restore undo",
+            "kubectl-evenkeel restore orders --from nightly --keep-old-data-for soon",
+            "kubectl-evenkeel restore orders --from nightly --keep-old-data-for 9000h",
+            "kubectl-evenkeel restore orders --from nightly --keep-old-data-for 0",
+            "kubectl-evenkeel restores orders -A",
+        ] {
+            assert_eq!(parse(typed).unwrap_err().exit_code(), 2, "{typed}");
+        }
+        let typed = "kubectl-evenkeel restore orders --from nightly --timeout 5m -n shop";
+        let Verb::Restore(args) = parse(typed).unwrap() else {
+            unreachable!()
+        };
+        assert_eq!(args.cluster.as_deref(), Some("orders"));
+        assert_eq!(args.from.as_deref(), Some("nightly"));
+        assert_eq!(args.keep_old_data_for, "72h");
+        assert!(args.undo.is_none() && !args.request.yes);
+        assert_eq!(args.request.timeout, 300);
+        let typed = "kubectl-evenkeel restore undo orders-nightly --yes -n shop";
+        let Verb::Restore(args) = parse(typed).unwrap() else {
+            unreachable!()
+        };
+        let Some(RestoreVerb::Undo { restore, request }) = args.undo else {
+            unreachable!()
+        };
+        assert_eq!((restore.as_str(), request.yes), ("orders-nightly", true));
     }
 
     #[test]

@@ -259,7 +259,12 @@ impl<'e> Assessment<'e> {
 
     /// Returns whether clients have been routed to the cluster.
     pub(crate) fn is_bootstrapped(&self) -> bool {
-        !self.status.cluster_id.is_empty() || self.is_ready()
+        // While a restore replaces the cluster, the status names the old one.
+        let restoring = Reason::Restoring.as_str();
+        let is_restoring = self
+            .condition("Ready")
+            .is_some_and(|ready| ready.reason == restoring);
+        (!self.status.cluster_id.is_empty() && !is_restoring) || self.is_ready()
     }
 
     /// Returns whether the cluster is known to serve reads, or not.

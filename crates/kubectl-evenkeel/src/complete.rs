@@ -6,12 +6,14 @@
 use std::time::Duration;
 
 use clap::{Arg, Command, CommandFactory};
-use evenkeel_api::BackupStore;
+use evenkeel_api::{Backup, BackupStore, Restore};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::config::Kubeconfig;
-use kube::{Api, ResourceExt};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 
-use crate::args::{Args, CLUSTER_VALUE, ConnectionArgs, RequestTimeout};
+use crate::args::{Args, CLUSTER_VALUE, ConnectionArgs, RESTORE_VALUE, RequestTimeout};
 use crate::connection::Connection;
 use crate::usage::connection_args;
 
@@ -69,6 +71,10 @@ enum NextWord {
     Member(String),
     /// The name of a BackupStore.
     Store,
+    /// The name of a Backup.
+    Backup,
+    /// The name of a Restore.
+    Restore,
     /// The name of a namespace.
     Namespace,
     /// The name of a context of the kubeconfig.
@@ -102,6 +108,10 @@ fn next_word(command: &Command, before: &[String], unfinished: &str) -> NextWord
                 Some(found) => verb = found,
                 None => return NextWord::Other,
             }
+        } else if positional.is_empty()
+            && let Some(found) = verb.find_subcommand(word)
+        {
+            verb = found;
         } else {
             positional.push(word);
         }
@@ -123,6 +133,7 @@ fn next_word(command: &Command, before: &[String], unfinished: &str) -> NextWord
     }
     match expected.and_then(value_name) {
         Some(CLUSTER_VALUE) => NextWord::Cluster,
+        Some(RESTORE_VALUE) => NextWord::Restore,
         _ => NextWord::Other,
     }
 }
@@ -155,6 +166,7 @@ fn value_of(flag: &Arg, positional: &[&str]) -> NextWord {
     match (flag.get_id().as_str(), positional) {
         ("namespace", _) => NextWord::Namespace,
         ("store" | "from_store", _) => NextWord::Store,
+        ("from", _) => NextWord::Backup,
         ("context", _) => NextWord::Context,
         ("kube_cluster", _) => NextWord::KubeCluster,
         ("kube_user", _) => NextWord::KubeUser,
@@ -218,12 +230,15 @@ async fn candidates(next: &NextWord, args: &ConnectionArgs) -> Vec<String> {
         NextWord::KubeUser => of_kubeconfig(args, |config| {
             config.auth_infos.iter().map(|it| it.name.clone()).collect()
         }),
-        NextWord::Cluster | NextWord::Member(_) | NextWord::Store | NextWord::Namespace => {
-            match Connection::open(args).await {
-                Ok(connection) => of_kubernetes(next, connection).await,
-                Err(_) => Vec::new(),
-            }
-        }
+        NextWord::Cluster
+        | NextWord::Member(_)
+        | NextWord::Store
+        | NextWord::Backup
+        | NextWord::Restore
+        | NextWord::Namespace => match Connection::open(args).await {
+            Ok(connection) => of_kubernetes(next, connection).await,
+            Err(_) => Vec::new(),
+        },
     }
 }
 
@@ -243,12 +258,9 @@ async fn of_kubernetes(next: &NextWord, connection: Connection) -> Vec<String> {
             let list = list.map(|list| list.items).unwrap_or_default();
             list.iter().map(ResourceExt::name_any).collect()
         }
-        NextWord::Store => {
-            let api: Api<BackupStore> = Api::namespaced(connection.client, &connection.namespace);
-            let list = api.list_metadata(&Default::default()).await;
-            let list = list.map(|list| list.items).unwrap_or_default();
-            list.iter().map(ResourceExt::name_any).collect()
-        }
+        NextWord::Store => names::<BackupStore>(connection).await,
+        NextWord::Backup => names::<Backup>(connection).await,
+        NextWord::Restore => names::<Restore>(connection).await,
         NextWord::Member(cluster) => {
             let cluster = connection.cluster(Some(cluster)).await.ok();
             let status = cluster.and_then(|cluster| cluster.status);
@@ -260,6 +272,18 @@ async fn of_kubernetes(next: &NextWord, connection: Connection) -> Vec<String> {
             clusters.iter().map(ResourceExt::name_any).collect()
         }
     }
+}
+
+/// Returns the names of the objects of a kind.
+async fn names<K>(connection: Connection) -> Vec<String>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    K: Clone + std::fmt::Debug + DeserializeOwned,
+{
+    let api: Api<K> = Api::namespaced(connection.client, &connection.namespace);
+    let list = api.list_metadata(&Default::default()).await;
+    let list = list.map(|list| list.items).unwrap_or_default();
+    list.iter().map(ResourceExt::name_any).collect()
 }
 
 #[cfg(test)]
@@ -301,6 +325,10 @@ mod tests {
         assert_eq!(next("backups -A -o wide "), NextWord::Cluster);
         assert_eq!(next("backup orders --store "), NextWord::Store);
         assert_eq!(next("backups --from-store "), NextWord::Store);
+        assert_eq!(next("restore "), NextWord::Cluster);
+        assert_eq!(next("restore orders --from "), NextWord::Backup);
+        assert_eq!(next("restore undo "), NextWord::Restore);
+        assert_eq!(next("restores "), NextWord::Cluster);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) const EXIT_USAGE: u8 = 2;
 pub(crate) const EXIT_DEGRADED: u8 = 3;
 /// Exit code of `status`: clients cannot write, or this is unknown.
 pub(crate) const EXIT_UNAVAILABLE: u8 = 4;
-/// Exit code: the cluster, store or backup does not exist, or Evenkeel is not installed.
+/// Exit code: the cluster, store, backup or restore does not exist, or Evenkeel is not installed.
 pub(crate) const EXIT_NOT_FOUND: u8 = 5;
 /// Exit code: permission denied.
 pub(crate) const EXIT_FORBIDDEN: u8 = 6;

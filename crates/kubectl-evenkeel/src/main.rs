@@ -46,13 +46,17 @@ mod why;
 mod why_text;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
-use args::{Args, BackupsArgs, TextFormat, Verb};
+use args::{Args, BackupsArgs, RequestArgs, RestoreArgs, RestoreVerb, TextFormat, Verb};
 use backup::create::BackupOptions;
 use backup::from_store::FromStoreOptions;
 use backup::list::BackupsOptions;
+use backup::restore;
+use backup::restore::create::{RequestOptions, RestoreOptions};
+use backup::restore::list::RestoresOptions;
 use connection::Connection;
 use error::CliError;
 use logs::LogOptions;
@@ -204,12 +208,54 @@ async fn run_verb(
             backup::create::run(connection, target, options, output(*format)).await
         }
         Verb::Backups(args) => backups(args, connection, terminal).await,
+        Verb::Restore(args) => restore(args, connection, terminal).await,
+        Verb::Restores {
+            cluster,
+            all_namespaces,
+            output: format,
+        } => {
+            let options = RestoresOptions {
+                cluster: cluster.as_deref(),
+                all_namespaces: *all_namespaces,
+            };
+            restore::list::run(connection, options, output(*format)).await
+        }
         Verb::Restart { target } => restart::run(connection, target, terminal).await,
         Verb::Pause { target } => pause::run(connection, target, true, terminal).await,
         Verb::Resume { target } => pause::run(connection, target, false, terminal).await,
         // These are handled before the connection is opened.
         Verb::Version { .. } | Verb::Complete { .. } | Verb::Reference { .. } => Ok(0),
     }
+}
+
+/// Restores a cluster, or undoes that.
+async fn restore(
+    args: &RestoreArgs,
+    connection: &Connection,
+    terminal: Terminal,
+) -> Result<u8, CliError> {
+    let request = |request: &RequestArgs| RequestOptions {
+        is_confirmed: request.yes,
+        waits: !request.no_wait,
+        timeout: Duration::from_secs(request.timeout.unsigned_abs()),
+    };
+    if let Some(RestoreVerb::Undo {
+        restore,
+        request: flags,
+    }) = &args.undo
+    {
+        let output = OutputOptions::new(flags.output, terminal);
+        return restore::undo::run(connection, restore, request(flags), output).await;
+    }
+    let options = RestoreOptions {
+        backup: args.from.as_deref().unwrap_or_default(),
+        name: args.name.as_deref(),
+        keep_old_data_for: &args.keep_old_data_for,
+        request: request(&args.request),
+    };
+    let output = OutputOptions::new(args.request.output, terminal);
+    let cluster = args.cluster.as_deref().unwrap_or_default();
+    restore::create::run(connection, cluster, options, output).await
 }
 
 /// Lists the backups of a namespace or of a store.

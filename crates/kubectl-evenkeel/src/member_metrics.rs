@@ -53,6 +53,8 @@ pub(crate) struct MemberMetrics {
     pub(crate) applied: Option<u64>,
     /// The index of the last committed log entry that the member knows.
     pub(crate) committed: Option<u64>,
+    /// The revision of the data.
+    pub(crate) revision: Option<u64>,
     /// 1 if the member is the leader.
     pub(crate) is_leader: Option<u64>,
     /// 1 if the member is a learner.
@@ -215,6 +217,8 @@ impl MemberMetrics {
                 "etcd_server_quota_backend_bytes" => &mut metrics.quota_bytes,
                 "etcd_server_proposals_applied_total" => &mut metrics.applied,
                 "etcd_server_proposals_committed_total" => &mut metrics.committed,
+                // Since etcd 3.5; the name says that it may be renamed (seen on 3.5.35, 3.6.16 and 3.7.3).
+                "etcd_debugging_mvcc_current_revision" => &mut metrics.revision,
                 "etcd_server_is_leader" => &mut metrics.is_leader,
                 "etcd_server_is_learner" => &mut metrics.is_learner,
                 _ => continue,
@@ -243,6 +247,7 @@ mod tests {
     /// A part of what etcd 3.6.16 returns.
     const METRICS: &str = "# HELP etcd_mvcc_db_total_size_in_bytes Total size\n\
         etcd_mvcc_db_total_size_in_bytes 1.716224e+07\netcd_mvcc_db_total_size_in_use_in_bytes 1.3869056e+07\n\
+        etcd_debugging_mvcc_current_revision 1.000004711e+09\n\
         etcd_server_apply_duration_seconds_count{op=\"PUT\",success=\"true\",version=\"v2\"} 2\n\
         etcd_server_has_leader 1\netcd_server_is_leader 1\netcd_server_is_learner 0\n\
         etcd_server_proposals_applied_total 41\netcd_server_proposals_committed_total 42\n\
@@ -264,6 +269,7 @@ mod tests {
             quota_bytes: Some(16_777_216),
             applied: Some(41),
             committed: Some(42),
+            revision: Some(1_000_004_711),
             is_leader: Some(1),
             is_learner: Some(0),
             version: Some("3.6.16".to_owned()),

@@ -27,7 +27,13 @@ const VIEW_RESOURCES: [&str; 9] = [
 const EDIT_RESOURCES: [&str; 3] = ["pods/exec", "pods/proxy", "secrets"];
 
 /// The resources of Evenkeel.
-const OWN_RESOURCES: [&str; 4] = ["etcdclusters", "backups", "backupschedules", "backupstores"];
+const OWN_RESOURCES: [&str; 5] = [
+    "etcdclusters",
+    "backups",
+    "backupschedules",
+    "backupstores",
+    "restores",
+];
 
 /// A permission that a request needs and the user lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use schemars::generate::SchemaSettings;
 use crate::advice;
 use crate::args::{Args, ReferencePage};
 use crate::backup::report::{BackupReportList, BackupResult, StoredBackupList};
+use crate::backup::restore::report::{RestoreReportList, RestoreResult};
 use crate::plan::PlanReport;
 use crate::report::{ClusterReport, ClusterReportList};
 use crate::why::{ClusterExplanation, ClusterExplanationList};
@@ -26,7 +27,7 @@ pub(crate) fn markdown(page: ReferencePage) -> String {
     }
 }
 
-/// The output of `status`, `why`, `plan`, `backup` and `backups` as JSON or YAML. The field kind tells which one it is.
+/// The output of `status`, `why`, `plan`, `backup`, `backups`, `restore` and `restores` as JSON or YAML. The field kind tells which one it is.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only the schema is used")]
@@ -39,9 +40,11 @@ enum PluginReport {
     Backup(Box<BackupResult>),
     BackupList(BackupReportList),
     StoredBackupList(StoredBackupList),
+    Restore(Box<RestoreResult>),
+    RestoreList(RestoreReportList),
 }
 
-/// Returns the JSON Schema of the output of `status`, `why`, `plan`, `backup` and `backups`.
+/// Returns the JSON Schema of the output of the verbs that have one.
 fn report_schema() -> String {
     // As serialized: fields that may be left out are not required.
     let settings = SchemaSettings::draft2020_12().for_serialize();
@@ -73,29 +76,10 @@ fn verbs() -> String {
         .get_subcommands()
         .filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
     {
-        let arguments: Vec<_> = verb
-            .get_arguments()
-            .filter(|argument| is_documented(argument) && !argument.is_global_set())
-            .collect();
-        let words = arguments
-            .iter()
-            .filter(|argument| argument.is_positional())
-            .map(|argument| match argument.is_required_set() {
-                true => format!(" {}", value_name(argument)),
-                false => format!(" [{}]", value_name(argument)),
-            });
-        let _ = write!(
-            text,
-            "\n## `kubectl evenkeel {}{}`\n\n{}.\n",
-            verb.get_name(),
-            words.collect::<String>(),
-            about(verb)
-        );
-        if !arguments.is_empty() {
-            text.push_str("\n| argument | description |\n|---|---|\n");
-            arguments
-                .into_iter()
-                .for_each(|argument| text.push_str(&row(argument)));
+        text.push_str(&section(verb.get_name(), verb));
+        for further in verb.get_subcommands() {
+            let name = format!("{} {}", verb.get_name(), further.get_name());
+            text.push_str(&section(&name, further));
         }
     }
     let codes = command
@@ -108,6 +92,33 @@ fn verbs() -> String {
         .filter_map(|line| line.trim().split_once("  "))
     {
         let _ = writeln!(text, "| {code} | {meaning} |");
+    }
+    text
+}
+
+/// Returns the section about a verb.
+fn section(name: &str, verb: &Command) -> String {
+    let arguments: Vec<_> = verb
+        .get_arguments()
+        .filter(|argument| is_documented(argument) && !argument.is_global_set())
+        .collect();
+    let words = arguments
+        .iter()
+        .filter(|argument| argument.is_positional())
+        .map(|argument| match argument.is_required_set() {
+            true => format!(" {}", value_name(argument)),
+            false => format!(" [{}]", value_name(argument)),
+        });
+    let mut text = format!(
+        "\n## `kubectl evenkeel {name}{}`\n\n{}.\n",
+        words.collect::<String>(),
+        about(verb)
+    );
+    if !arguments.is_empty() {
+        text.push_str("\n| argument | description |\n|---|---|\n");
+        arguments
+            .into_iter()
+            .for_each(|argument| text.push_str(&row(argument)));
     }
     text
 }
@@ -204,6 +215,7 @@ mod tests {
 
     use super::*;
     use crate::backup::report::{BackupReport, ScheduleReport, StoredBackupReport};
+    use crate::backup::restore::report::{RestorePlanReport, RestoreReport};
     use crate::report::API_VERSION;
     use crate::scene::{Scene, names};
     use crate::why;
@@ -255,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_describes_backups() {
+    fn the_schema_describes_backups_and_restores() {
         let schema: Value = serde_json::from_str(&report_schema()).unwrap();
         let (backup, schedule) = (BackupReport::default(), ScheduleReport::default());
         let result = BackupResult {
@@ -282,7 +294,17 @@ mod tests {
             not_imported: vec![String::new()],
             omitted: 0,
         };
+        let mut restore = RestoreResult::of_plan(&RestorePlanReport::default());
+        restore.restore = Some(RestoreReport::default());
+        let restores = RestoreReportList {
+            api_version: API_VERSION,
+            kind: "RestoreReportList",
+            time: String::new(),
+            items: vec![RestoreReport::default()],
+        };
         for value in [
+            serde_json::to_value(restore).unwrap(),
+            serde_json::to_value(restores).unwrap(),
             serde_json::to_value(result).unwrap(),
             serde_json::to_value(list).unwrap(),
             serde_json::to_value(stored).unwrap(),

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::args::Target;
 use crate::assess::Evidence;
+use crate::backup::restore::state::RestoreStateReport;
 use crate::backup::state::BackupStateReport;
 use crate::connection::Connection;
 use crate::error::{CliError, EXIT_DEGRADED, EXIT_UNAVAILABLE};
@@ -77,6 +78,8 @@ pub(crate) struct ClusterReport {
     pub(crate) disruptions_error: String,
     /// The backups.
     pub(crate) backup: BackupStateReport,
+    /// The last restore that replaces, or has replaced, the data. Null if there was none.
+    pub(crate) restore: Option<RestoreStateReport>,
     /// The maintenance windows.
     pub(crate) maintenance: MaintenanceReport,
     /// How clients connect.

@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 
 use crate::assess::{AssessedMember, Assessment, Evidence};
+use crate::backup::restore::state::RestoreStateReport;
 use crate::backup::state::BackupStateReport;
 use crate::live::LiveEvent;
 use crate::operator_status::OperatorStatus;
@@ -95,6 +96,7 @@ impl Evidence<'_> {
             disruptions_allowed,
             disruptions_error,
             backup: BackupStateReport::new(&name, &self.live.backups, now),
+            restore: RestoreStateReport::new(cluster),
             maintenance: maintenance(&assessment),
             connection: ClientConnectionReport {
                 url: format!(

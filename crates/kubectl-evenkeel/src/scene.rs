@@ -286,6 +286,7 @@ fn answer(is_leader: bool) -> LiveAnswer {
             quota_bytes: Some(3 << 30),
             applied: Some(41),
             committed: Some(41),
+            revision: Some(5210),
             is_leader: Some(u64::from(is_leader)),
             is_learner: Some(0),
             version: Some("3.6.16".to_owned()),

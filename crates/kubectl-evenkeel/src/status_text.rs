@@ -45,6 +45,9 @@ pub(crate) fn text(report: &ClusterReport, is_wide: bool, terminal: Terminal) ->
     text.push_str(&terminal.field("Certificates", &certificates(report)));
     text.push_str(&terminal.field("Disruptions", &disruptions(report)));
     text.push_str(&report.backup.text(report.now(), terminal));
+    if let Some(restore) = &report.restore {
+        text.push_str(&restore.text(report.now(), terminal));
+    }
     let connection = &report.connection;
     text.push_str(&terminal.field(
         "Connect",

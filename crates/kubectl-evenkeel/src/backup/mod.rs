@@ -1,4 +1,4 @@
-//! `kubectl evenkeel backup` and `backups`, and the backups on the status screen.
+//! `kubectl evenkeel backup` and `backups`, `restore` and `restores`, and the backups on the status screen.
 
 pub(crate) mod create;
 #[cfg(test)]
@@ -9,6 +9,7 @@ mod list_text;
 pub(crate) mod objects;
 mod progress;
 pub(crate) mod report;
+pub(crate) mod restore;
 pub(crate) mod state;
 mod store_choice;
 mod stored;

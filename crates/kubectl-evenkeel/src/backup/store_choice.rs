@@ -155,7 +155,8 @@ pub(super) fn require_possible(
     Ok(())
 }
 
-fn require_operator(report: &ClusterReport) -> Result<(), CliError> {
+/// Returns an error if no operator would carry out a request.
+pub(super) fn require_operator(report: &ClusterReport) -> Result<(), CliError> {
     let operator = &report.operator;
     if operator.running != Some(false) {
         return Ok(());

@@ -14,7 +14,8 @@ use std::time::Duration;
 use evenkeel_api::{EtcdCluster, Rejection};
 use evenkeel_etcd::effective_spec::{ClusterHistory, effective_spec};
 use evenkeel_etcd::identity::RestoreOrigin;
-use evenkeel_etcd::observe::objects::{self, ClusterObjects};
+use evenkeel_etcd::observe::objects::{self, ClusterObjects, parse_identity};
+use evenkeel_etcd::observe::restore_request;
 use evenkeel_etcd::observe::source::{self, RestoreSource};
 use evenkeel_etcd::preview::{PreviewInput, preview_with_effects};
 use evenkeel_runtime::ResourceKey;
@@ -216,20 +217,26 @@ impl Planner<'_> {
     }
 }
 
-/// Reads the backup that a new cluster begins with.
+/// Reads the backup that a cluster begins with, or that replaces its data.
 async fn read_source(client: &Client, objects: &ClusterObjects) -> Option<RestoreSource> {
     let resource = &objects.resource;
-    let from = resource.spec.bootstrap.from.as_ref()?;
     let version = resource.spec.version.parse().ok()?;
-    if !source::is_needed(objects) {
-        return None;
-    }
+    let identity = objects.identity.clone();
+    let identity = identity.and_then(|object| parse_identity(object).ok());
+    let identity = identity.map(|(_, identity)| identity);
+    let restores = &objects.restores;
+    let selected = identity
+        .as_ref()
+        .and_then(|identity| restore_request::select(restores, identity));
+    let request = selected.map(|selected| selected.request);
+    let from = resource.spec.bootstrap.from.as_ref();
+    let bootstrap = from.map(|from| RestoreOrigin::bootstrap(&from.backup));
+    let origin = source::needed(identity.as_ref(), request.as_ref(), bootstrap.as_ref())?;
     let key = ResourceKey {
         namespace: resource.namespace().unwrap_or_default(),
         name: resource.name_any(),
     };
-    let origin = RestoreOrigin::bootstrap(&from.backup);
-    Some(RestoreSource::read(client, &key, &origin, version).await)
+    Some(RestoreSource::read(client, &key, origin, version).await)
 }
 
 impl Reporter {

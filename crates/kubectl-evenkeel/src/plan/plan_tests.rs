@@ -28,6 +28,7 @@ fn no_objects() -> ClusterObjects {
         client_service: None,
         pdb: None,
         backup_schedule: None,
+        restores: Vec::new(),
     }
 }
 
