@@ -91,6 +91,7 @@ pub(crate) fn write(story: &Story, file: &Path) {
         "backupstores",
         "backups",
         "backupschedules",
+        "restores",
         "killernewdbs",
     ];
     for kind in kinds {

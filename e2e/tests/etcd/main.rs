@@ -43,6 +43,7 @@ mod outages;
 mod plan;
 mod plugin;
 mod rejected_edits;
+mod restores;
 mod rollouts;
 mod scale;
 mod status;

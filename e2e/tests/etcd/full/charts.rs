@@ -190,6 +190,7 @@ fn the_charts_pass_lint_and_the_manifests_are_generated_from_them() {
         "helm/evenkeel/files/crds/backupschedules.evenkeel.dev",
         "helm/evenkeel/files/crds/backupstores.evenkeel.dev",
         "helm/evenkeel/files/crds/etcdclusters.evenkeel.dev",
+        "helm/evenkeel/files/crds/restores.evenkeel.dev",
     ];
     for file in made.into_iter().chain(crds) {
         let read =
