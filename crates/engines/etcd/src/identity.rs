@@ -63,10 +63,10 @@ pub struct Identity {
     pub highest_epoch: Option<Epoch>,
     /// The epoch that is being prepared to replace the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_epoch: Option<NextEpoch>,
+    pub next_epoch: Option<Box<NextEpoch>>,
     /// The epoch that the current one has replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replaced: Option<ReplacedEpoch>,
+    pub replaced: Option<Box<ReplacedEpoch>>,
     /// The uid of the resource.
     pub resource_uid: Uid,
 }
@@ -176,8 +176,8 @@ impl Identity {
         replaced_by: RestoreOrigin,
         voters: usize,
         keep_seconds: u64,
-    ) -> ReplacedEpoch {
-        ReplacedEpoch {
+    ) -> Box<ReplacedEpoch> {
+        Box::new(ReplacedEpoch {
             epoch: self.epoch,
             seed: self.seed,
             seed_storage: self.seed_storage,
@@ -186,7 +186,7 @@ impl Identity {
             replaced_by,
             voters: u8::try_from(voters).unwrap_or(u8::MAX),
             keep_seconds,
-        }
+        })
     }
 
     /// Returns the identity with this intent. The intent to add a member reserves its serial, and a replacement is counted.

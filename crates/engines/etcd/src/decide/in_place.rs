@@ -104,11 +104,11 @@ fn begin_preparation(
         let epoch = to.highest_epoch().next();
         to.next_serial = seed.next();
         to.highest_epoch = Some(epoch);
-        to.next_epoch = Some(NextEpoch {
+        to.next_epoch = Some(Box::new(NextEpoch {
             epoch,
             seed,
             restore: request.origin.clone(),
-        });
+        }));
     })
 }
 

@@ -62,11 +62,11 @@ fn a_restore_under_way_is_not_overtaken() {
         restore("second", LATE, json!({})),
     ];
     let mut identity = identity();
-    identity.next_epoch = Some(NextEpoch {
+    identity.next_epoch = Some(Box::new(NextEpoch {
         epoch: Epoch(2),
         seed: Serial(3),
         restore: RestoreOrigin::in_place("second", "nightly", ClusterId(0xabc)),
-    });
+    }));
     assert_eq!(name(&restores, &identity).as_deref(), Some("second"));
 }
 
