@@ -72,7 +72,7 @@ check: prepared ## Check format, lints, licences, file lengths and retired words
 
 .PHONY: bench
 bench: bin/lab ## Run the benchmarks and write bench/results (BENCH="roll fleet": only these; FLEET=n: number of clusters)
-	@for what in $(or $(BENCH),lab etcd gaps roll fleet); do
+	@for what in $(or $(BENCH),lab etcd gaps roll fleet backup); do
 	    if [ "$$what" = lab ]; then hack/bench; else "hack/bench-$$what"; fi
 	done
 
