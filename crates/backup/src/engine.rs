@@ -63,7 +63,7 @@ pub struct RestoreState {
     pub version: String,
     /// The last restore that replaces, or has replaced, the data.
     pub progress: Option<RestoreProgress>,
-    /// Whether the operator is told to change nothing.
+    /// Whether `spec.paused` of the cluster is set: the operator changes nothing.
     pub is_paused: bool,
     /// Whether the members have no volumes.
     pub is_ephemeral: bool,

@@ -23,7 +23,7 @@ pub enum RestoreWait {
     EphemeralStorage,
     /// The backup cannot be restored.
     Backup(RestoreBackup),
-    /// The operator is told to change nothing.
+    /// The cluster is paused: the operator changes nothing.
     Paused,
     /// The engine has not begun.
     Start,

@@ -55,7 +55,7 @@ pub struct RestoreCluster {
     pub id: Option<String>,
     /// The version that is to read the restored data.
     pub version: String,
-    /// Whether the operator is told to change nothing.
+    /// Whether `spec.paused` of the cluster is set: the operator changes nothing.
     pub is_paused: bool,
     /// Whether the members have no volumes.
     pub is_ephemeral: bool,
