@@ -62,8 +62,7 @@ impl ModelRestore {
             },
         );
         restore.metadata.namespace = Some("shop".to_owned());
-        let selected = restore_request::select(&[restore], identity)?;
-        Some(selected.request)
+        restore_request::select(&[restore], identity)
     }
 }
 

@@ -181,7 +181,6 @@ impl Scene {
             identity_taken: false,
             pods: BTreeMap::new(),
             restore_pods: BTreeMap::new(),
-            restores: Vec::new(),
             restore_request: None,
             source: None,
             claims: BTreeMap::new(),

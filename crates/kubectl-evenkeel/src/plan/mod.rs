@@ -225,10 +225,9 @@ async fn read_source(client: &Client, objects: &ClusterObjects) -> Option<Restor
     let identity = identity.and_then(|object| parse_identity(object).ok());
     let identity = identity.map(|(_, identity)| identity);
     let restores = &objects.restores;
-    let selected = identity
+    let request = identity
         .as_ref()
         .and_then(|identity| restore_request::select(restores, identity));
-    let request = selected.map(|selected| selected.request);
     let from = resource.spec.bootstrap.from.as_ref();
     let bootstrap = from.map(|from| RestoreOrigin::bootstrap(&from.backup));
     let origin = source::needed(identity.as_ref(), request.as_ref(), bootstrap.as_ref())?;

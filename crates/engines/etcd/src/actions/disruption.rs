@@ -338,7 +338,7 @@ impl IdentityChange {
 
 /// Returns the name of the Backup that a Restore asks for.
 fn requested_backup(observed: &ObservedCluster) -> String {
-    let request = observed.restore_request();
+    let request = observed.restore_request.as_ref();
     request
         .map(|request| request.origin.backup.clone())
         .unwrap_or_default()

@@ -22,7 +22,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_api::{BackupSchedule, EtcdCluster, Rejection, Restore, Version, labels};
+use evenkeel_api::{BackupSchedule, EtcdCluster, Rejection, Version, labels};
 use evenkeel_kit::identity_object::recorded_spec;
 use evenkeel_kit::nodes::NodeState;
 use evenkeel_kit::objects::{annotation, by_uid, is_as_built};
@@ -44,7 +44,6 @@ use crate::names::{Lineage, Serial, member_name, peer_url};
 use etcd::EtcdState;
 use objects::{ClusterObjects, parse_identity};
 use restore::created_at;
-use restore_request::SelectedRestore;
 use secrets::TlsState;
 use source::RestoreSource;
 
@@ -70,10 +69,8 @@ pub struct ObservedCluster {
     pub pods: BTreeMap<Uid, Pod>,
     /// The pods that fill the volumes of seeds, by uid.
     pub restore_pods: BTreeMap<Uid, Pod>,
-    /// The Restores of the cluster.
-    pub restores: Vec<Restore>,
     /// The request of the Restore that is carried out.
-    pub restore_request: Option<SelectedRestore>,
+    pub restore_request: Option<RestoreRequest>,
     /// The `Backup` that the next epoch, or the epoch in bootstrap, starts from, and its store.
     pub source: Option<RestoreSource>,
     /// The PVCs of members, by uid.
@@ -169,7 +166,6 @@ impl ObservedCluster {
         Ok(Self {
             identity,
             identity_taken,
-            restores: objects.restores,
             restore_request,
             desired,
             rejection,
@@ -239,7 +235,7 @@ impl ObservedCluster {
             details: self.member_details(state),
             lineages: self.lineages(),
             restore_pods: self.restore_pod_facts(),
-            restore_request: self.restore_request().cloned(),
+            restore_request: self.restore_request.clone(),
             source: self.source.as_ref().map(RestoreSource::state),
             pods: Observed::Present(pods.collect()),
             claims: Observed::Present(claims.collect()),
@@ -272,18 +268,12 @@ impl ObservedCluster {
         self.identity_owner() == OwnedBy::PreviousResource
     }
 
-    /// Returns the request of the Restore that is carried out.
-    pub fn restore_request(&self) -> Option<&RestoreRequest> {
-        let selected = self.restore_request.as_ref();
-        selected.map(|selected| &selected.request)
-    }
-
     /// Returns the restore whose backup is read.
     pub fn restore_origin(&self) -> Option<&RestoreOrigin> {
         let identity = self.identity.as_ref().map(|(_, identity)| identity);
         source::needed(
             identity,
-            self.restore_request(),
+            self.restore_request.as_ref(),
             self.desired.restore.as_ref(),
         )
     }

@@ -12,15 +12,6 @@ use crate::identity::{ClusterId, Identity, RestoreOrigin};
 /// How long the volumes of a replaced cluster are kept if the spec has an invalid duration, which an older schema admitted.
 const DEFAULT_KEEP: Duration = Duration::from_secs(72 * 3600);
 
-/// The `Restore` that is carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SelectedRestore {
-    /// Its name.
-    pub name: String,
-    /// The request.
-    pub request: RestoreRequest,
-}
-
 /// Returns true if a Restore is one of this etcd cluster.
 pub fn is_of_cluster(restore: &Restore, cluster: &str) -> bool {
     let reference = &restore.spec.cluster;
@@ -31,7 +22,7 @@ pub fn is_of_cluster(restore: &Restore, cluster: &str) -> bool {
 
 /// Selects the Restore to carry out: one whose undo is asked for, or the one under way, or the oldest that replaces this
 /// cluster.
-pub fn select(restores: &[Restore], identity: &Identity) -> Option<SelectedRestore> {
+pub fn select(restores: &[Restore], identity: &Identity) -> Option<RestoreRequest> {
     let mut requests: Vec<_> = restores
         .iter()
         .filter_map(|restore| Some((restore, request_of(restore)?)))
@@ -69,13 +60,10 @@ pub fn select(restores: &[Restore], identity: &Identity) -> Option<SelectedResto
         let mut all = requests.iter();
         all.find(|(restore, request)| is(restore, request))
     };
-    let (restore, request) = find(&|_, request| is_undo(request))
+    let (_, request) = find(&|_, request| is_undo(request))
         .or_else(|| find(&|_, request| under_way(request)))
         .or_else(|| find(&is_wanted))?;
-    Some(SelectedRestore {
-        name: restore.name_any(),
-        request: request.clone(),
-    })
+    Some(request.clone())
 }
 
 /// Returns the request of a Restore; `None` if its cluster ID is not one.

@@ -36,7 +36,7 @@ fn restore(name: &str, created: &str, spec: Value) -> Restore {
 }
 
 fn name(restores: &[Restore], identity: &Identity) -> Option<String> {
-    select(restores, identity).map(|selected| selected.name)
+    select(restores, identity).and_then(|request| request.origin.in_place)
 }
 
 const EARLY: &str = "2026-11-18T10:00:00Z";
@@ -51,8 +51,8 @@ fn the_oldest_restore_of_this_cluster_id_is_selected() {
     ];
     assert_eq!(name(&restores, &identity()).as_deref(), Some("a"));
     let selected = select(&restores, &identity()).unwrap();
-    assert_eq!(selected.request.keep_seconds, 7200);
-    assert_eq!(selected.request.replaces, ClusterId(0xabc));
+    assert_eq!(selected.keep_seconds, 7200);
+    assert_eq!(selected.replaces, ClusterId(0xabc));
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn an_undo_is_selected_until_it_is_done() {
     let undo = restore("back", EARLY, json!({ "undo": true }));
     let other = restore("other", EARLY, json!({ "replaces": "def" }));
     let selected = select(&[other, undo.clone()], &replaced).unwrap();
-    assert!(selected.request.undo);
-    assert_eq!(selected.name, "back");
+    assert!(selected.undo);
+    assert_eq!(selected.origin.in_place.as_deref(), Some("back"));
     let undone = Identity {
         replaced: Some(replaced.as_replaced(origin, 3, 7200)),
         highest_epoch: Some(Epoch(2)),

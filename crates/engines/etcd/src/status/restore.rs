@@ -23,7 +23,7 @@ pub(super) fn progress(
     if let Some(next) = &identity.next_epoch {
         return Some(preparing(context, plan, next, identity.cluster_id));
     }
-    let request = context.observed.restore_request();
+    let request = context.observed.restore_request.as_ref();
     let request = request.filter(|request| identity.bootstrapped && !request.undo);
     if let Some(request) = request {
         let message = waits(context, plan).unwrap_or_else(|| "The restore begins next.".to_owned());
@@ -135,7 +135,7 @@ fn complete(
 ) -> RestoreProgress {
     let origin = &replaced.replaced_by;
     let until = kept_until(view, replaced);
-    let request = context.observed.restore_request();
+    let request = context.observed.restore_request.as_ref();
     let is_undo = request.is_some_and(|request| request.undo && request.origin.id == origin.id);
     let (phase, message) = match (until, is_undo) {
         (Some(_), true) => (
