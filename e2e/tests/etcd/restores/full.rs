@@ -1,4 +1,4 @@
-//! In-place restores of clusters without a quorum, with an operator that is killed, and of backups that cannot be restored.
+//! In-place restores of clusters without a quorum, and of backups that cannot be restored.
 
 use evenkeel_e2e::Story;
 use evenkeel_e2e::s3::S3Server;
